@@ -1,0 +1,10 @@
+// One register_* function per room of the core.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace fusionopt::bindings {
+
+void register_admm(pybind11::module_& module);
+
+}  // namespace fusionopt::bindings

@@ -1,0 +1,241 @@
+#include "core/admm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace fusionopt {
+
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Index kMaxNullSteps = 500;
+// After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
+constexpr Index kMaxAdaptations = 40;
+
+std::size_t at(Index k) { return static_cast<std::size_t>(k); }
+
+}  // namespace
+
+Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, AdmmOptions options)
+    : loss_(std::move(loss)), coupling_(std::move(coupling)), options_(options), lam_(lam) {
+    const std::size_t size = at(loss_.n_nodes * loss_.n_features);
+    for (Vector* v : {&x_, &fused_, &s_, &g_, &rhs_, &phi_, &sums_}) v->assign(size, 0.0);
+    node_.assign(at(loss_.n_features), 0.0);
+    worst_.assign(at(loss_.n_nodes), 0.0);
+    work_.resize(size);
+    labels_.assign(at(loss_.n_nodes), 0);
+    check_every_ = options_.check_every > 0 ? options_.check_every : (coupling_->complete() ? 5 : 10);
+    first_rho_ = options_.rho > 0.0 ? options_.rho : coupling_->start_rho(loss_);
+    rho_ = first_rho_;
+    coupling_->set_rho(loss_, rho_);
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        loss_.solve_node(i, 0.0, loss_.linear.data() + i * loss_.n_features, x_.data() + i * loss_.n_features, node_.data());
+}
+
+StepParameters Admm::step(double alpha) const { return {lam_, rho_, alpha, stretch_}; }
+
+void Admm::sweep(double alpha, bool check) {
+    Coupling::SweepRequest request;
+    request.step = step(alpha);
+    penalty_ = coupling_->sweep(request, x_, s_, check ? &g_ : nullptr).penalty;
+    stretch_ = 1.0;
+}
+
+bool Admm::run(Index iterations) {
+    for (Index k = 0; k < iterations; ++k) {
+        const bool checking = (since_start_ + 1) % check_every_ == 0;
+        sweep(options_.relaxation, checking);
+        ++n_iter_;
+        ++since_start_;
+        if (checking && check()) return true;
+        for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
+        coupling_->solve_x(loss_, rhs_, x_);
+    }
+    return false;
+}
+
+// gap = [lam pen - <g, x>] + [1/2 ||grad f(x) + g||^2 in H^+]: slack of the duals plus residual of the nodes, both >= 0 for any x and any
+// feasible dual of a quadratic problem (theory: duality gap). A residual outside the range of H_i makes the dual value -infinity.
+Certificate Admm::judge(const Vector& x, double penalty) {
+    const QuadraticLoss::Value value = loss_.evaluate(x, g_);
+    Certificate out;
+    const double slack = lam_ * penalty - value.product;
+    out.penalty = penalty;
+    out.objective = loss_.constant + value.value + lam_ * penalty;
+    const double magnitude = std::fabs(loss_.constant) + value.magnitude + lam_ * penalty + value.stat;
+    out.rounding = kEps * coupling_->chain() * magnitude;
+    out.gap = std::fmax(slack + value.stat, 0.0);
+    out.residual = value.residual;
+    if (loss_.singular) {
+        double scale = 0.0;
+        for (std::size_t k = 0; k < g_.size(); ++k) scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
+        if (value.null > kEps * coupling_->chain() * scale) out.gap = kInfinity;
+    }
+    out.dual_objective = out.objective - out.gap;
+    const double size = std::fmax(std::fabs(out.objective), std::fabs(out.dual_objective));
+    const double tolerance = std::isfinite(size) ? tightening_ * (options_.eps_rel * size + options_.eps_abs) : 0.0;
+    out.met = out.gap <= tolerance || out.gap <= out.rounding;
+    return out;
+}
+
+// Singular H_i: the dual value is finite only where g_i lies in the range of H_i. The flow is corrected by the potentials phi = Pi u
+// with Pi (g + B'WB Pi u) = 0, then scaled into the balls as a whole (the range condition is homogeneous). g_ and only g_ is changed here;
+// commit the same to y with finish() or certify().
+void Admm::project_null() {
+    const Index n = loss_.n_nodes, d = loss_.n_features;
+    const auto null_part = [&](Vector& v) {
+        for (Index i = 0; i < n; ++i) loss_.null_part(i, v.data() + i * d, node_.data());
+    };
+    const auto apply = [&](const Vector& v, Vector& av) {
+        coupling_->laplacian(v, av);
+        null_part(av);
+    };
+    const auto copy = [](const Vector& r, Vector& z) { z = r; };
+    std::fill(phi_.begin(), phi_.end(), 0.0);
+    for (std::size_t k = 0; k < g_.size(); ++k) rhs_[k] = -g_[k];
+    null_part(rhs_);
+    for (int pass = 0; pass < 2; ++pass) pcg(apply, copy, rhs_, phi_, pass == 0 ? 1e-10 : 1e-6, kMaxNullSteps, work_);
+    coupling_->laplacian(phi_, sums_);
+    for (std::size_t k = 0; k < g_.size(); ++k) g_[k] += sums_[k];
+}
+
+bool Admm::check() {
+    double scale = 1.0;
+    if (loss_.singular) {
+        project_null();
+        Coupling::SweepRequest request;
+        request.kind = SweepKind::kProject;
+        request.step = step(0.0);
+        request.phi = &phi_;
+        request.commit = false;
+        // The trial overwrites s, which the x-step needs: sums_ takes it.
+        const double largest = coupling_->sweep(request, x_, sums_, nullptr).largest;
+        scale = largest > lam_ ? lam_ / largest * (1.0 - ball_shrink(loss_.n_features)) : 1.0;
+        for (double& g : g_) g *= scale;
+    }
+    last_ = judge(x_, penalty_);
+    if (!coupling_->complete() && !last_.met) {
+        // The mean over the components of fused edges has no slack there: worth much at large lam.
+        n_clusters_ = coupling_->fused_labels(lam_, labels_);
+        if (n_clusters_ < loss_.n_nodes) {
+            const Index d = loss_.n_features;
+            std::fill(sums_.begin(), sums_.end(), 0.0);
+            Vector& count = rhs_;
+            std::fill(count.begin(), count.begin() + n_clusters_, 0.0);
+            for (Index i = 0; i < loss_.n_nodes; ++i) {
+                count[at(labels_[at(i)])] += 1.0;
+                for (Index k = 0; k < d; ++k) sums_[at(labels_[at(i)] * d + k)] += x_[at(i * d + k)];
+            }
+            for (Index i = 0; i < loss_.n_nodes; ++i)
+                for (Index k = 0; k < d; ++k)
+                    fused_[at(i * d + k)] = sums_[at(labels_[at(i)] * d + k)] / count[at(labels_[at(i)])];
+            const Certificate candidate = judge(fused_, coupling_->penalty(fused_));
+            if (candidate.gap < last_.gap) last_ = candidate;
+        }
+    }
+    if (last_.met) return true;
+    if (coupling_->complete()) {
+        const bool due = since_start_ <= 100 || since_start_ % (5 * check_every_) == 0;
+        if (due && n_adapted_ < kMaxAdaptations) {
+            const QuadraticLoss::Value value = loss_.evaluate(x_, g_);
+            adapt_complete(value, lam_ * penalty_ - value.product);
+        }
+    } else if (since_start_ >= next_adapt_ && n_adapted_ < kMaxAdaptations) {
+        adapt_edges();
+    }
+    return false;
+}
+
+// Balances the two parts of the gap (engine design 2.2): a large slack asks for a larger rho, a large residual for a smaller one.
+void Admm::adapt_complete(const QuadraticLoss::Value& value, double slack) {
+    if (!(value.stat > 0.0) || !(slack > 0.0)) return;
+    const double factor = std::clamp(std::sqrt(std::sqrt(slack / value.stat)), 0.2, 5.0);
+    if (factor < 1.5 && factor > 1.0 / 1.5) return;
+    // With singular H the projected g is not the state's: take it anew.
+    if (loss_.singular) sweep(0.0, true);
+    rho_ *= factor;
+    stretch_ = factor;
+    // s = sum w (y - 2P) after y <- P + factor (y - P), with no pass over the pairs.
+    for (std::size_t k = 0; k < s_.size(); ++k) s_[k] = (s_[k] + g_[k]) * factor - g_[k];
+    coupling_->set_rho(loss_, rho_);
+    ++n_adapted_;
+}
+
+void Admm::adapt_edges() {
+    const double primal = coupling_->primal_residual(step(0.0), x_, nullptr);
+    double residual = 0.0, size = 0.0;
+    const Index d = loss_.n_features;
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        loss_.apply_node(i, x_.data() + i * d, node_.data());
+        for (Index k = 0; k < d; ++k) {
+            const double r = node_[at(k)] - loss_.linear[at(i * d + k)] + g_[at(i * d + k)];
+            residual += r * r;
+            size += g_[at(i * d + k)] * g_[at(i * d + k)];
+        }
+    }
+    const double dual = size > 0.0 ? std::sqrt(residual / size) : 0.0;
+    double factor = primal > 0.0 && dual > 0.0 ? std::clamp(std::sqrt(primal / dual), 0.2, 5.0) : 1.0;
+    if (n_adapted_ > 0 && last_.gap > 0.4 * gap_at_adapt_) clip_ = 1000.0;
+    gap_at_adapt_ = last_.gap;
+    coupling_->spread_rho(step(0.0), clip_);
+    rho_ *= factor;
+    stretch_ = factor;
+    sweep(0.0, false);
+    coupling_->set_rho(loss_, rho_);
+    ++n_adapted_;
+    next_adapt_ = n_adapted_ < 3 ? next_adapt_ + 10 * n_adapted_ : next_adapt_ + next_adapt_ / 2;
+}
+
+Certificate Admm::certify(const Vector& x) {
+    const double alpha = 0.0;
+    Coupling::SweepRequest request;
+    request.step = step(alpha);
+    double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
+    stretch_ = 1.0;
+    if (loss_.singular) {
+        // Make the correction part of the state, so that the duals handed out are the ones judged.
+        project_null();
+        request.kind = SweepKind::kProject;
+        request.step = step(alpha);
+        request.phi = &phi_;
+        request.commit = false;
+        const double largest = coupling_->sweep(request, x, s_, nullptr).largest;
+        request.scale = largest > lam_ ? lam_ / largest * (1.0 - 2.0 * ball_shrink(loss_.n_features)) : 1.0;
+        request.commit = true;
+        penalty = coupling_->sweep(request, x, s_, &g_).penalty;
+    }
+    last_ = judge(x, penalty);
+    return last_;
+}
+
+double Admm::primal_residual() {
+    double absolute = 0.0;
+    coupling_->primal_residual(step(0.0), x_, &absolute);
+    return absolute;
+}
+
+void Admm::set_lam(double lam) {
+    Coupling::SweepRequest request;
+    request.kind = SweepKind::kMove;
+    request.lam_old = lam_;
+    lam_ = lam;
+    request.step = step(0.0);
+    coupling_->sweep(request, x_, s_, nullptr);
+    since_start_ = 0;
+    n_adapted_ = 0;
+    next_adapt_ = 20;
+    tightening_ = 1.0;
+    clip_ = 100.0;
+    for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
+    coupling_->solve_x(loss_, rhs_, x_);
+}
+
+void Admm::warm_start(const Vector& x) {
+    x_ = x;
+    std::fill(phi_.begin(), phi_.end(), 0.0);
+    manifold(phi_);
+}
+
+}  // namespace fusionopt

@@ -1,0 +1,93 @@
+// Relaxed ADMM in its Douglas-Rachford form, its certificate, and the finishing of its partition.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/coupling.hpp"
+
+namespace fusionopt {
+
+struct AdmmOptions {
+    double eps_rel = 1e-6;
+    double eps_abs = 0.0;
+    double relaxation = 1.7;
+    double rho = 0.0;       // start value per unit weight; 0: chosen
+    Index check_every = 0;  // 0: chosen
+};
+
+// A primal point and the dual P(y) it is judged with; all four numbers come from one pass.
+struct Certificate {
+    double objective = 0.0;
+    double dual_objective = 0.0;
+    double gap = 0.0;       // objective - dual_objective, summed from its non-negative parts
+    double rounding = 0.0;  // bound on the rounding error of gap
+    double penalty = 0.0;   // sum_e w_e ||x_i - x_j||
+    double residual = 0.0;  // max_i ||grad f_i(x_i) + sum_j v_ij||
+    bool met = false;       // the stop rule holds
+};
+
+struct FinishReport {
+    bool accepted = false;    // x is now constant on clusters and no worse than the raw point
+    bool proven = false;      // the flow inside every cluster is feasible: the partition is the exact solution's up to rounding
+    Index n_clusters = 0;
+    Index newton_steps = 0;
+    Index candidates = 0;
+};
+
+class Admm {
+   public:
+    Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, AdmmOptions options);
+
+    // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule. No allocation.
+    bool run(Index iterations);
+    // Partition finishing (see finish.cpp). The state stays a valid ADMM state, so run() may go on after it.
+    FinishReport finish();
+    // The certificate of x (any point) with the current duals.
+    Certificate certify(const Vector& x);
+    // Continues at another lam from the present state.
+    void set_lam(double lam);
+    // Starts from a point: edges between equal rows get no dual, the others the dual that points along them.
+    void warm_start(const Vector& x);
+    void duals(double* out) const { coupling_->duals(lam_, out); }
+
+    const Vector& x() const { return x_; }
+    const Labels& labels() const { return labels_; }
+    Index n_clusters() const { return n_clusters_; }
+    const Certificate& last() const { return last_; }
+    Index n_iter() const { return n_iter_; }
+    double rho() const { return rho_; }
+    double lam() const { return lam_; }
+    double primal_residual();
+    // Asks the next checks for a tolerance `factor` times the one set.
+    void tighten(double factor) { tightening_ = factor; }
+    Index n_edges() const { return coupling_->n_edges(); }
+
+   private:
+    StepParameters step(double alpha) const;
+    void sweep(double alpha, bool check);
+    Certificate judge(const Vector& x, double penalty);
+    bool check();
+    void project_null();
+    void adapt_complete(const QuadraticLoss::Value& value, double slack);
+    void adapt_edges();
+    void change_rho(double factor);
+    double repair();
+    bool split(const std::vector<Labels>& ladder, Index middle, const Vector& kept, Labels& labels, Vector& x) const;
+    Coupling::Sums manifold(const Vector& phi);
+
+    QuadraticLoss loss_;
+    std::unique_ptr<Coupling> coupling_;
+    AdmmOptions options_;
+    double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
+    Index n_iter_ = 0, since_start_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
+    double gap_at_adapt_ = 0.0, clip_ = 100.0;
+    Vector x_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
+    double penalty_ = 0.0;
+    Labels labels_;
+    Index n_clusters_ = 0;
+    Certificate last_;
+    PcgWork work_;
+};
+
+}  // namespace fusionopt

@@ -1,0 +1,79 @@
+// What joins the nodes: the complete graph (pairs never listed) or an edge list. Each owns the state y and knows its x-step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/loss.hpp"
+#include "core/reduced.hpp"
+#include "core/sweep.hpp"
+
+namespace fusionopt {
+
+using Labels = std::vector<std::int32_t>;
+
+// Node arrays are row-major [n_nodes][n_features] throughout.
+class Coupling {
+   public:
+    virtual ~Coupling() = default;
+
+    struct Sums {
+        double penalty = 0.0;  // sum_e w_e ||x_i - x_j|| (when g was wanted)
+        double largest = 0.0;  // kManifold, kProject: largest dual norm per unit weight that received phi
+    };
+    struct SweepRequest {
+        SweepKind kind = SweepKind::kRelax;
+        StepParameters step;
+        const Vector* phi = nullptr;
+        double lam_old = 0.0;
+        double scale = 1.0;
+        bool commit = true;
+        Vector* worst = nullptr;  // kManifold: the largest norm at each node
+    };
+    // One pass over all edges at x: s_i = sum +-w (y - 2P), and g_i = sum +-w P when g is given.
+    virtual Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) = 0;
+
+    // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry. Returns inner iterations.
+    virtual void set_rho(const QuadraticLoss& loss, double rho) = 0;
+    virtual Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
+    virtual double start_rho(const QuadraticLoss& loss) const = 0;
+    // Per-edge rho from the state (edge lists only): returns false where there is nothing to spread.
+    virtual bool spread_rho(const StepParameters& step, double clip) = 0;
+    // Relative primal residual ||Bx - theta|| / max(||Bx||, ||theta||).
+    virtual double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const = 0;
+
+    // sum_e w_e ||x_i - x_j||.
+    virtual double penalty(const Vector& x) const = 0;
+    // out = B' W B phi over all edges.
+    virtual void laplacian(const Vector& phi, Vector& out) const = 0;
+    // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each).
+    virtual void balance(const Labels& labels, Index n_clusters, const Vector& e, Vector& phi) = 0;
+
+    // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each partition once.
+    // `middle` receives the index of the one at margin 0.
+    virtual std::vector<Labels> partitions(double lam, Index& middle) const = 0;
+    // Components of the edges inside their balls: the fused candidate of a check.
+    virtual Index fused_labels(double lam, Labels& labels) const = 0;
+    virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const = 0;
+
+    // v_e = w_e P(y_e), rows in the order of the edges (i < j, lexicographic).
+    virtual void duals(double lam, double* out) const = 0;
+    virtual Index n_edges() const = 0;
+    // Longest chain of additions in a sweep's sums: the factor of its rounding bound.
+    virtual double chain() const = 0;
+    virtual bool complete() const = 0;
+};
+
+// w_ij = weight r_i r_j; memory m^2 d / 2 doubles.
+std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight, const Vector& node_weights,
+                                                 const Vector& common_null);
+// Edges i < j sorted, weights positive; memory about (d + 8) doubles an edge.
+std::unique_ptr<Coupling> make_edge_coupling(Index n_nodes, Index n_features, std::vector<std::int32_t> tail,
+                                             std::vector<std::int32_t> head, const Vector& weights);
+
+// Relative distances from the ball at which candidate partitions are read off the duals.
+inline constexpr double kMargins[] = {-1e-1, -3e-2, -1e-2, -1e-3, -1e-4, -1e-6, -1e-8, 0.0, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2};
+inline constexpr int kMarginZero = 7;
+
+}  // namespace fusionopt

@@ -1,0 +1,281 @@
+// An edge list: per-edge rho, x-step by preconditioned conjugate gradients on the neighbour lists.
+#include <algorithm>
+#include <cmath>
+
+#include "core/coupling.hpp"
+#include "core/ladder.hpp"
+
+namespace fusionopt {
+
+namespace {
+
+// The x-step need not be exact (engine design 2.1): the certificate never depends on it.
+constexpr double kInnerTolerance = 0.1;
+constexpr Index kMaxInner = 200;
+constexpr Index kMaxBalance = 2000;
+
+std::size_t at(Index k) { return static_cast<std::size_t>(k); }
+
+class EdgeCoupling final : public Coupling {
+   public:
+    EdgeCoupling(Index m, Index d, std::vector<std::int32_t> tail, std::vector<std::int32_t> head, const Vector& weights)
+        : m_(m), d_(d), n_edges_(static_cast<Index>(tail.size())), tail_(std::move(tail)), head_(std::move(head)),
+          weight_(round_up(n_edges_)), rho_(round_up(n_edges_)), stretch_(round_up(n_edges_)), y_(round_up(n_edges_) * d),
+          row_((2 * d + 2) * kLanes), start_(at(m + 1), 0), degree_(at(m), 0.0), scratch_(at(d)), worst_(at(m)) {
+        tail_.resize(at(round_up(n_edges_)), 0);
+        head_.resize(at(round_up(n_edges_)), 0);
+        rho_.fill(1.0);
+        stretch_.fill(1.0);
+        for (Index e = 0; e < n_edges_; ++e) {
+            weight_[e] = weights[at(e)];
+            ++start_[at(tail_[at(e)] + 1)];
+            ++start_[at(head_[at(e)] + 1)];
+        }
+        for (Index i = 0; i < m; ++i) start_[at(i + 1)] += start_[at(i)];
+        neighbour_.resize(at(2 * n_edges_));
+        edge_of_.resize(at(2 * n_edges_));
+        value_.resize(at(2 * n_edges_));
+        std::vector<Index> next(start_.begin(), start_.end() - 1);
+        for (Index e = 0; e < n_edges_; ++e) {
+            const std::int32_t ends[2] = {tail_[at(e)], head_[at(e)]};
+            for (int side = 0; side < 2; ++side) {
+                const Index place = next[at(ends[side])]++;
+                neighbour_[at(place)] = ends[1 - side];
+                edge_of_[at(place)] = static_cast<std::int32_t>(e);
+            }
+        }
+        work_.resize(at(m * d));
+    }
+
+    Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) override {
+        EdgeSweep a;
+        a.n_edges = n_edges_;
+        a.n_nodes = m_;
+        a.n_features = d_;
+        a.y = y_.data();
+        a.x = x.data();
+        a.tail = tail_.data();
+        a.head = head_.data();
+        a.weight = weight_.data();
+        a.rho = rho_.data();
+        a.stretch = restretch_ ? stretch_.data() : nullptr;
+        a.phi = request.phi != nullptr ? request.phi->data() : nullptr;
+        a.t = s.data();
+        a.g = g != nullptr ? g->data() : nullptr;
+        a.row = row_.data();
+        a.worst = worst_.data();
+        a.lam_old = request.lam_old;
+        a.scale = request.scale;
+        a.commit = request.commit;
+        if (request.step.stretch != 1.0) {  // a change of the global rho
+            for (Index e = 0; e < n_edges_; ++e) stretch_[e] = (restretch_ ? stretch_[e] : 1.0) * request.step.stretch;
+            a.stretch = stretch_.data();
+        }
+        sweeps().edges(a, request.step, request.kind);
+        if (request.worst != nullptr) *request.worst = worst_;
+        if (request.kind == SweepKind::kRelax) restretch_ = false;
+        return {a.penalty, a.largest};
+    }
+
+    double start_rho(const QuadraticLoss& loss) const override {
+        double total = 0.0;
+        for (Index e = 0; e < n_edges_; ++e) total += weight_[e];
+        return loss.mean_eigenvalue() * static_cast<double>(n_edges_) / total;
+    }
+
+    void set_rho(const QuadraticLoss& loss, double rho) override {
+        fill_matrix([&](Index e) { return rho * rho_[e] * weight_[e]; });
+        (void)loss;
+    }
+
+    Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
+        const auto apply = [&](const Vector& v, Vector& av) {
+            for (Index i = 0; i < m_; ++i) loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
+            add_laplacian(v, av);
+        };
+        const auto precondition = [&](const Vector& r, Vector& z) {
+            for (Index i = 0; i < m_; ++i) loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_, scratch_.data());
+        };
+        return pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_);
+    }
+
+    // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves its dual by lam over that
+    // length. Fused edges want the stiffest. The state is re-scaled in the next sweep.
+    bool spread_rho(const StepParameters& step, double clip) override {
+        double logs = 0.0;
+        Index open = 0;
+        for_each_norm([&](Index e, double n) {
+            if (n > step.lam) {
+                logs += std::log(step.lam * step.rho * rho_[e] / (n - step.lam));
+                ++open;
+            }
+        });
+        if (open == 0) return false;
+        const double centre = logs / static_cast<double>(open);
+        for_each_norm([&](Index e, double n) {
+            double wanted = clip;
+            if (n > step.lam) wanted = std::exp(std::log(step.lam * step.rho * rho_[e] / (n - step.lam)) - centre);
+            wanted = std::clamp(wanted, 1.0 / clip, clip);
+            stretch_[e] = wanted / rho_[e];
+            rho_[e] = wanted;
+        });
+        restretch_ = true;
+        return true;
+    }
+
+    double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
+        double gap = 0.0, apart = 0.0, split = 0.0;
+        for_each_norm([&](Index e, double n) {
+            const double keep = n > step.lam ? (1.0 - step.lam / n) / (step.rho * rho_[e]) : 0.0;
+            const double* y = block(e);
+            for (Index k = 0; k < d_; ++k) {
+                const double u = x[at(tail_[at(e)] * d_ + k)] - x[at(head_[at(e)] * d_ + k)], theta = keep * y[k * kLanes];
+                gap += (u - theta) * (u - theta);
+                apart += u * u;
+                split += theta * theta;
+            }
+        });
+        if (absolute != nullptr) *absolute = std::sqrt(gap);
+        const double scale = std::fmax(apart, split);
+        return scale > 0.0 ? std::sqrt(gap / scale) : 0.0;
+    }
+
+    double penalty(const Vector& x) const override {
+        double total = 0.0;
+        for (Index e = 0; e < n_edges_; ++e) {
+            const double* xi = x.data() + tail_[at(e)] * d_;
+            const double* xj = x.data() + head_[at(e)] * d_;
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) squared += (xi[k] - xj[k]) * (xi[k] - xj[k]);
+            total += weight_[e] * std::sqrt(squared);
+        }
+        return total;
+    }
+
+    void laplacian(const Vector& phi, Vector& out) const override {
+        std::fill(out.begin(), out.end(), 0.0);
+        for (Index e = 0; e < n_edges_; ++e) {
+            const Index i = tail_[at(e)] * d_, j = head_[at(e)] * d_;
+            for (Index k = 0; k < d_; ++k) {
+                const double f = weight_[e] * (phi[at(i + k)] - phi[at(j + k)]);
+                out[at(i + k)] += f;
+                out[at(j + k)] -= f;
+            }
+        }
+    }
+
+    void balance(const Labels& labels, Index, const Vector& e, Vector& phi) override {
+        fill_matrix([&](Index edge) { return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0; });
+        const auto apply = [&](const Vector& v, Vector& av) {
+            std::fill(av.begin(), av.end(), 0.0);
+            add_laplacian(v, av);
+        };
+        const auto precondition = [&](const Vector& r, Vector& z) {
+            for (Index i = 0; i < m_; ++i) {
+                const double scale = degree_[at(i)] > 0.0 ? 1.0 / degree_[at(i)] : 0.0;
+                for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = scale * r[at(i * d_ + k)];
+            }
+        };
+        std::fill(phi.begin(), phi.end(), 0.0);
+        // Twice: the second solve refines the first one's rounding.
+        for (int pass = 0; pass < 2; ++pass) pcg(apply, precondition, e, phi, pass == 0 ? 1e-10 : 1e-5, kMaxBalance, work_);
+    }
+
+    std::vector<Labels> partitions(double lam, Index& middle) const override {
+        Ladder ladder(m_, lam);
+        for_each_norm([&](Index e, double n) { ladder.add(tail_[at(e)], head_[at(e)], n); });
+        return ladder.partitions(middle);
+    }
+
+    Index fused_labels(double lam, Labels& labels) const override {
+        UnionFind sets(m_);
+        for_each_norm([&](Index e, double n) {
+            if (n <= lam) sets.join(tail_[at(e)], head_[at(e)]);
+        });
+        return sets.labels(labels);
+    }
+
+    ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const override {
+        ReducedProblem out;
+        out.loss = sum_over_clusters(loss, labels, n_clusters);
+        out.lam = lam;
+        join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_}, Vector(weight_.data(), weight_.data() + n_edges_), labels, out);
+        return out;
+    }
+
+    void duals(double lam, double* out) const override {
+        const double radius = lam * (1.0 - ball_shrink(d_));
+        for_each_norm([&](Index e, double n) {
+            const double factor = weight_[e] * (n > radius ? radius / n : 1.0);
+            for (Index k = 0; k < d_; ++k) *out++ = factor * block(e)[k * kLanes];
+        });
+    }
+
+    Index n_edges() const override { return n_edges_; }
+    double chain() const override {
+        return static_cast<double>(n_edges_) / static_cast<double>(kLanes) + static_cast<double>(m_) + static_cast<double>(d_) + 64.0;
+    }
+    bool complete() const override { return false; }
+
+   private:
+    const double* block(Index e) const { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
+    template <class Action>
+    void for_each_norm(const Action& action) const {
+        for (Index e = 0; e < n_edges_; ++e) {
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) squared += block(e)[k * kLanes] * block(e)[k * kLanes];
+            action(e, std::sqrt(squared));
+        }
+    }
+    template <class Entry>
+    void fill_matrix(const Entry& entry) {
+        for (Index i = 0; i < m_; ++i) {
+            double total = 0.0;
+            for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
+                value_[at(place)] = entry(edge_of_[at(place)]);
+                total += value_[at(place)];
+            }
+            degree_[at(i)] = total;
+        }
+    }
+    template <int D>
+    void add_laplacian_of(const Vector& v, Vector& out) const {
+        const Index d = D > 0 ? D : d_;
+        for (Index i = 0; i < m_; ++i) {
+            const double* vi = v.data() + i * d;
+            double* oi = out.data() + i * d;
+            for (Index k = 0; k < d; ++k) oi[k] += degree_[at(i)] * vi[k];
+            for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
+                const double value = value_[at(place)];
+                const double* vj = v.data() + neighbour_[at(place)] * d;
+                for (Index k = 0; k < d; ++k) oi[k] -= value * vj[k];
+            }
+        }
+    }
+    void add_laplacian(const Vector& v, Vector& out) const {
+        switch (d_) {
+            case 1: return add_laplacian_of<1>(v, out);
+            case 2: return add_laplacian_of<2>(v, out);
+            case 3: return add_laplacian_of<3>(v, out);
+            default: return add_laplacian_of<0>(v, out);
+        }
+    }
+
+    Index m_, d_, n_edges_;
+    std::vector<std::int32_t> tail_, head_;
+    Buffer weight_, rho_, stretch_, y_, row_;
+    bool restretch_ = false;
+    std::vector<Index> start_;
+    std::vector<std::int32_t> neighbour_, edge_of_;
+    Vector value_, degree_, scratch_, worst_;
+    PcgWork work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Coupling> make_edge_coupling(Index n_nodes, Index n_features, std::vector<std::int32_t> tail,
+                                             std::vector<std::int32_t> head, const Vector& weights) {
+    return std::make_unique<EdgeCoupling>(n_nodes, n_features, std::move(tail), std::move(head), weights);
+}
+
+}  // namespace fusionopt

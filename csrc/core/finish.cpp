@@ -1,0 +1,175 @@
+// Partition finishing. A gap of 1e-6 does not settle which nodes are equal: candidate partitions are read off the duals, each reduced
+// problem is solved to rounding, the lowest objective is kept (equal within rounding: the coarsest), and the duals are repaired to the
+// flow that this partition needs. If that flow fits into its balls, the partition is the exact solution's.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "core/admm.hpp"
+
+namespace fusionopt {
+
+namespace {
+
+constexpr int kMaxRepairs = 12;
+constexpr int kMaxRounds = 8;
+constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
+
+std::size_t at(Index k) { return static_cast<std::size_t>(k); }
+
+Index relabel(Labels& labels) {
+    if (labels.empty()) return 0;
+    Labels order(at(1 + *std::max_element(labels.begin(), labels.end())), -1);
+    std::int32_t next = 0;
+    for (std::int32_t& label : labels) {
+        std::int32_t& known = order[at(label)];
+        if (known < 0) known = next++;
+        label = known;
+    }
+    return next;
+}
+
+}  // namespace
+
+Coupling::Sums Admm::manifold(const Vector& phi) {
+    Coupling::SweepRequest request;
+    request.kind = SweepKind::kManifold;
+    request.step = step(0.0);
+    request.phi = &phi;
+    request.worst = &worst_;
+    const Coupling::Sums sums = coupling_->sweep(request, x_, s_, &g_);
+    penalty_ = sums.penalty;
+    return sums;
+}
+
+// Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the edges between clusters are
+// fixed at their exact duals. Returns the largest norm after the last balancing, to be compared with lam.
+double Admm::repair() {
+    std::fill(phi_.begin(), phi_.end(), 0.0);
+    manifold(phi_);
+    const Index d = loss_.n_features;
+    double largest = std::numeric_limits<double>::infinity(), previous = largest;
+    for (int round = 0; round < kMaxRepairs; ++round) {
+        for (Index i = 0; i < loss_.n_nodes; ++i) {
+            loss_.apply_node(i, x_.data() + i * d, node_.data());
+            for (Index k = 0; k < d; ++k) rhs_[at(i * d + k)] = loss_.linear[at(i * d + k)] - node_[at(k)] - g_[at(i * d + k)];
+        }
+        coupling_->balance(labels_, n_clusters_, rhs_, phi_);
+        largest = manifold(phi_).largest;
+        const double excess = largest - lam_;
+        if (excess <= lam_ * kFits * ball_shrink(d) || !(excess < 0.7 * previous)) break;
+        previous = excess;
+    }
+    coupling_->set_rho(loss_, rho_);
+    return largest;
+}
+
+FinishReport Admm::finish() {
+    const Index m = loss_.n_nodes, d = loss_.n_features;
+    FinishReport report;
+    Index middle = 0;
+    const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);
+    // The raw point's own objective: a partition that cannot reach it is wrong.
+    sweep(0.0, true);
+    const Certificate raw = judge(x_, penalty_);
+    const Vector kept = x_;
+
+    struct Best {
+        Labels labels;
+        Index n_clusters = 0;
+        Vector x;
+        double objective = std::numeric_limits<double>::infinity(), rounding = 0.0;
+    } best;
+    Labels labels = ladder[at(middle)];
+    Vector x = x_;  // where the next reduced problem starts
+    for (int round = 0; round < kMaxRounds && !report.proven; ++round) {
+        Index n_clusters = relabel(labels);
+        Vector start(at(n_clusters * d), 0.0), count(at(n_clusters), 0.0);
+        for (Index i = 0; i < m; ++i) {
+            count[at(labels[at(i)])] += 1.0;
+            for (Index k = 0; k < d; ++k) start[at(labels[at(i)] * d + k)] += x[at(i * d + k)];
+        }
+        for (Index c = 0; c < n_clusters; ++c)
+            for (Index k = 0; k < d; ++k) start[at(c * d + k)] /= count[at(c)];
+        const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start);
+        ++report.candidates;
+        report.newton_steps += solution.newton_steps;
+        for (Index i = 0; i < m; ++i) {
+            std::copy_n(solution.centres.data() + labels[at(i)] * d, d, x.data() + i * d);
+            labels[at(i)] = solution.merged[at(labels[at(i)])];
+        }
+        n_clusters = solution.n_groups;
+
+        const double noise = solution.rounding + best.rounding;
+        const bool tie = std::fabs(solution.objective - best.objective) <= noise;
+        if (tie ? n_clusters < best.n_clusters : solution.objective < best.objective)
+            best = {labels, n_clusters, x, solution.objective, solution.rounding};
+
+        labels_ = labels;
+        n_clusters_ = n_clusters;
+        x_ = x;
+        const double largest = repair();
+        report.proven = solution.stationary && largest <= lam_ * (1.0 + kFits * ball_shrink(d));
+        if (report.proven) {
+            // The exact partition: by strict convexity no other can be lower.
+            best = {labels, n_clusters, x, solution.objective, solution.rounding};
+            break;
+        }
+        if (!split(ladder, middle, kept, labels, x)) break;
+    }
+    labels_ = best.labels;
+    n_clusters_ = best.n_clusters;
+    x_ = best.x;
+    if (!report.proven) repair();
+    report.n_clusters = best.n_clusters;
+    report.accepted = loss_.constant + best.objective <= raw.objective + best.rounding + raw.rounding;
+    return report;
+}
+
+// A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the ladder that divides it, or
+// into its nodes where none does. Its parts start where the raw point has them, around the present centre.
+bool Admm::split(const std::vector<Labels>& ladder, Index middle, const Vector& kept, Labels& labels, Vector& x) const {
+    const Index m = loss_.n_nodes, d = loss_.n_features;
+    const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
+    std::vector<char> bad(at(n_clusters_), 0);
+    std::vector<double> count(at(n_clusters_), 0.0);
+    Vector mean(at(n_clusters_ * d), 0.0);
+    for (Index i = 0; i < m; ++i) {
+        const Index c = labels_[at(i)];
+        if (worst_[at(i)] > bound) bad[at(c)] = 1;
+        count[at(c)] += 1.0;
+        for (Index k = 0; k < d; ++k) mean[at(c * d + k)] += kept[at(i * d + k)];
+    }
+    std::vector<Index> rung(at(n_clusters_), -1);
+    for (Index level = middle; level >= 0; --level) {
+        const Labels& finer = ladder[at(level)];
+        std::vector<std::int32_t> first(at(n_clusters_), -1);
+        for (Index i = 0; i < m; ++i) {
+            const std::size_t c = at(labels_[at(i)]);
+            if (first[c] < 0) first[c] = finer[at(i)];
+            if (bad[c] && rung[c] < 0 && finer[at(i)] != first[c]) rung[c] = -2 - level;
+        }
+        for (Index& r : rung)
+            if (r <= -2) r = -2 - r;
+    }
+    bool changed = false;
+    std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> parts;
+    std::int32_t next = static_cast<std::int32_t>(n_clusters_);
+    for (Index i = 0; i < m; ++i) {
+        const std::int32_t c = labels_[at(i)];
+        labels[at(i)] = c;
+        if (!bad[at(c)]) continue;
+        const std::int32_t part = rung[at(c)] >= 0 ? ladder[at(rung[at(c)])][at(i)] : static_cast<std::int32_t>(i);
+        const auto [found, fresh] = parts.try_emplace({c, part}, next);
+        if (fresh) ++next;
+        labels[at(i)] = found->second;
+        changed = true;
+        for (Index k = 0; k < d; ++k)
+            x[at(i * d + k)] += kept[at(i * d + k)] - mean[at(c * d + k)] / count[at(c)];
+    }
+    return changed;
+}
+
+}  // namespace fusionopt

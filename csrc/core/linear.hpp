@@ -1,0 +1,129 @@
+// Small linear algebra shared by the x-steps, the partition finishing and the flow repair.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace fusionopt {
+
+using Vector = std::vector<double>;
+
+inline double dot(const Vector& a, const Vector& b) {
+    // Four partial sums: a shorter rounding chain, and the compiler can keep them in registers.
+    double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
+    const std::size_t n = a.size();
+    std::size_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+        s0 += a[k] * b[k];
+        s1 += a[k + 1] * b[k + 1];
+        s2 += a[k + 2] * b[k + 2];
+        s3 += a[k + 3] * b[k + 3];
+    }
+    for (; k < n; ++k) s0 += a[k] * b[k];
+    return (s0 + s1) + (s2 + s3);
+}
+
+// In-place Cholesky factor L of a symmetric positive definite d x d matrix (row-major, lower part used). A pivot that is not positive
+// after rounding is replaced by one: its direction then passes through unchanged, which is safe in a preconditioner.
+inline void cholesky(double* a, Index d) {
+    for (Index j = 0; j < d; ++j) {
+        double pivot = a[j * d + j];
+        for (Index k = 0; k < j; ++k) pivot -= a[j * d + k] * a[j * d + k];
+        const double root = pivot > 0.0 ? std::sqrt(pivot) : 1.0;
+        a[j * d + j] = root;
+        for (Index i = j + 1; i < d; ++i) {
+            double value = a[i * d + j];
+            for (Index k = 0; k < j; ++k) value -= a[i * d + k] * a[j * d + k];
+            a[i * d + j] = value / root;
+        }
+    }
+}
+
+// b <- (L L')^-1 b
+inline void cholesky_solve(const double* factor, Index d, double* b) {
+    for (Index i = 0; i < d; ++i) {
+        for (Index k = 0; k < i; ++k) b[i] -= factor[i * d + k] * b[k];
+        b[i] /= factor[i * d + i];
+    }
+    for (Index i = d - 1; i >= 0; --i) {
+        for (Index k = i + 1; k < d; ++k) b[i] -= factor[k * d + i] * b[k];
+        b[i] /= factor[i * d + i];
+    }
+}
+
+struct PcgWork {
+    Vector r, z, p, ap;
+    void resize(std::size_t n) {
+        r.resize(n);
+        z.resize(n);
+        p.resize(n);
+        ap.resize(n);
+    }
+};
+
+// Preconditioned conjugate gradients for A x = b, started at x. Stops at ||r|| <= tol ||r_0|| in the preconditioned norm, or at max_iter,
+// or when the curvature vanishes (singular consistent systems). Returns the number of iterations. No allocation after work.resize.
+template <class Operator, class Preconditioner>
+Index pcg(const Operator& apply, const Preconditioner& precondition, const Vector& b, Vector& x, double tol, Index max_iter,
+          PcgWork& work, double absolute = 0.0) {
+    const std::size_t n = b.size();
+    apply(x, work.ap);
+    for (std::size_t k = 0; k < n; ++k) work.r[k] = b[k] - work.ap[k];
+    precondition(work.r, work.z);
+    work.p = work.z;
+    double rz = dot(work.r, work.z);
+    const double target = std::fmax(tol * tol * rz, absolute);
+    Index it = 0;
+    while (it < max_iter && rz > target) {
+        apply(work.p, work.ap);
+        const double curvature = dot(work.p, work.ap);
+        if (!(curvature > 0.0)) break;
+        const double step = rz / curvature;
+        for (std::size_t k = 0; k < n; ++k) x[k] += step * work.p[k];
+        for (std::size_t k = 0; k < n; ++k) work.r[k] -= step * work.ap[k];
+        precondition(work.r, work.z);
+        const double next = dot(work.r, work.z);
+        const double beta = next / rz;
+        for (std::size_t k = 0; k < n; ++k) work.p[k] = work.z[k] + beta * work.p[k];
+        rz = next;
+        ++it;
+    }
+    return it;
+}
+
+// Disjoint sets with path halving; the smaller index is the root, so that labels are deterministic.
+class UnionFind {
+   public:
+    explicit UnionFind(Index n) : parent_(static_cast<std::size_t>(n)) {
+        for (std::size_t i = 0; i < parent_.size(); ++i) parent_[i] = static_cast<std::int32_t>(i);
+    }
+    std::int32_t find(std::int32_t i) {
+        while (at(i) != i) i = at(i) = at(at(i));
+        return i;
+    }
+    void join(std::int32_t i, std::int32_t j) {
+        i = find(i);
+        j = find(j);
+        if (i < j) at(j) = i;
+        if (j < i) at(i) = j;
+    }
+    // Labels 0..K-1 in order of first appearance; returns K.
+    Index labels(std::vector<std::int32_t>& out) {
+        out.assign(parent_.size(), -1);
+        Index count = 0;
+        for (std::size_t i = 0; i < parent_.size(); ++i) {
+            const auto root = static_cast<std::size_t>(find(static_cast<std::int32_t>(i)));
+            out[i] = root == i ? static_cast<std::int32_t>(count++) : out[root];
+        }
+        return count;
+    }
+
+   private:
+    std::int32_t& at(std::int32_t i) { return parent_[static_cast<std::size_t>(i)]; }
+    std::vector<std::int32_t> parent_;
+};
+
+}  // namespace fusionopt

@@ -1,0 +1,466 @@
+#include "core/reduced.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace fusionopt {
+
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
+constexpr Index kMaxNewton = 100;
+constexpr double kCollision = 0.3;
+constexpr Index kMaxCg = 400;
+
+std::size_t at(Index k) { return static_cast<std::size_t>(k); }
+
+// Gradient and Hessian products of the penalty, on either kind of graph.
+class Penalty {
+   public:
+    Penalty(const ReducedProblem& problem, Index n, Index d)
+        : p_(problem), n_(n), d_(d), stride_(round_up(n) + kLanes), diagonal_(at(n)), stiffness_(at(n)), nearest_(at(n)) {
+        if (p_.complete) {
+            x_ = Buffer(d * stride_);
+            direction_ = Buffer(d * stride_);
+            out_ = Buffer(d * stride_);
+            r_ = Buffer(stride_);
+            sums_ = Buffer(stride_);
+            row_ = Buffer((2 * d + 2) * kLanes);
+            stiffest_ = Buffer(stride_);
+            partner_ = Buffer(stride_);
+            for (Index k = 0; k < n; ++k) r_[k] = p_.r[at(k)];
+        }
+    }
+
+    // Adds lam * d penalty to grad; returns the penalty (without lam). Sets diagonal(): sum_l W_kl / ||w_k - w_l||.
+    double gradient(const Vector& w, Vector& grad) {
+        if (p_.complete) {
+            to_columns(w, x_);
+            CentreSweep a = sweep();
+            sweeps().centre_gradient(a);
+            add(grad);
+            for (Index k = 0; k < n_; ++k) {
+                diagonal_[at(k)] = p_.weight * p_.r[at(k)] * sums_[k];
+                stiffness_[at(k)] = p_.weight * p_.r[at(k)] * stiffest_[k];
+                nearest_[at(k)] = static_cast<std::int32_t>(partner_[k]);
+            }
+            return p_.weight * a.penalty;
+        }
+        std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
+        std::fill(stiffness_.begin(), stiffness_.end(), 0.0);
+        inverse_.resize(p_.tail.size());
+        double total = 0.0;
+        for (std::size_t e = 0; e < p_.tail.size(); ++e) {
+            const Index i = p_.tail[e], j = p_.head[e];
+            const double* wi = w.data() + i * d_;
+            const double* wj = w.data() + j * d_;
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) squared += (wi[k] - wj[k]) * (wi[k] - wj[k]);
+            const double inverse = squared > 0.0 ? p_.edge_weight[e] / std::sqrt(squared) : 0.0;
+            inverse_[e] = inverse;
+            total += inverse * squared;
+            diagonal_[at(i)] += inverse;
+            diagonal_[at(j)] += inverse;
+            if (inverse > stiffness_[at(i)]) {
+                stiffness_[at(i)] = inverse;
+                nearest_[at(i)] = p_.head[e];
+            }
+            if (inverse > stiffness_[at(j)]) {
+                stiffness_[at(j)] = inverse;
+                nearest_[at(j)] = p_.tail[e];
+            }
+            const double c = p_.lam * inverse;
+            for (Index k = 0; k < d_; ++k) {
+                const double f = c * (wi[k] - wj[k]);
+                grad[at(i * d_ + k)] += f;
+                grad[at(j * d_ + k)] -= f;
+            }
+        }
+        return total;
+    }
+
+    // Adds lam * (Hessian of the penalty at the point of the last gradient()) v to out.
+    void product(const Vector& w, const Vector& v, Vector& out) {
+        if (p_.complete) {
+            to_columns(v, direction_);
+            CentreSweep a = sweep();
+            a.p = direction_.data();
+            sweeps().centre_product(a);
+            add(out);
+            return;
+        }
+        for (std::size_t e = 0; e < p_.tail.size(); ++e) {
+            if (inverse_[e] == 0.0) continue;
+            const Index i = p_.tail[e] * d_, j = p_.head[e] * d_;
+            double along = 0.0, squared = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                const double u = w[at(i + k)] - w[at(j + k)];
+                along += u * (v[at(i + k)] - v[at(j + k)]);
+                squared += u * u;
+            }
+            along /= squared;
+            const double c = p_.lam * inverse_[e];
+            for (Index k = 0; k < d_; ++k) {
+                const double f = c * (v[at(i + k)] - v[at(j + k)] - along * (w[at(i + k)] - w[at(j + k)]));
+                out[at(i + k)] += f;
+                out[at(j + k)] -= f;
+            }
+        }
+    }
+
+    const Vector& diagonal() const { return diagonal_; }
+    // W_kl / ||w_k - w_l|| at the stiffest partner l of k (0: none), and that partner.
+    const Vector& stiffness() const { return stiffness_; }
+    const std::vector<std::int32_t>& nearest() const { return nearest_; }
+
+    // sum_l W_kl, the scale of the gradient's rounding error
+    Vector degrees() const {
+        Vector out(at(n_), 0.0);
+        if (p_.complete) {
+            double total = 0.0;
+            for (const double r : p_.r) total += r;
+            for (Index k = 0; k < n_; ++k) out[at(k)] = p_.weight * p_.r[at(k)] * (total - p_.r[at(k)]);
+        } else {
+            for (std::size_t e = 0; e < p_.tail.size(); ++e) {
+                out[at(p_.tail[e])] += p_.edge_weight[e];
+                out[at(p_.head[e])] += p_.edge_weight[e];
+            }
+        }
+        return out;
+    }
+
+   private:
+    void to_columns(const Vector& rows, Buffer& columns) {
+        for (Index i = 0; i < n_; ++i)
+            for (Index k = 0; k < d_; ++k) columns[k * stride_ + i] = rows[at(i * d_ + k)];
+    }
+    CentreSweep sweep() {
+        CentreSweep a;
+        a.n_nodes = n_;
+        a.n_features = d_;
+        a.stride = stride_;
+        a.x = x_.data();
+        a.r = r_.data();
+        a.out = out_.data();
+        a.diagonal = sums_.data();
+        a.row = row_.data();
+        a.stiffest = stiffest_.data();
+        a.partner = partner_.data();
+        return a;
+    }
+    void add(Vector& out) {
+        for (Index i = 0; i < n_; ++i)
+            for (Index k = 0; k < d_; ++k) out[at(i * d_ + k)] += p_.lam * p_.weight * p_.r[at(i)] * out_[k * stride_ + i];
+    }
+
+    const ReducedProblem& p_;
+    Index n_, d_, stride_;
+    Buffer x_, direction_, out_, r_, sums_, row_, stiffest_, partner_;
+    Vector diagonal_, inverse_, stiffness_;
+    std::vector<std::int32_t> nearest_;
+};
+
+// The same problem over groups of clusters.
+ReducedProblem coarsen(const ReducedProblem& p, const std::vector<std::int32_t>& group, Index n_groups) {
+    ReducedProblem out;
+    out.loss = sum_over_clusters(p.loss, group, n_groups);
+    out.lam = p.lam;
+    out.complete = p.complete;
+    out.weight = p.weight;
+    if (p.complete) {
+        out.r.assign(at(n_groups), 0.0);
+        for (std::size_t k = 0; k < group.size(); ++k) out.r[at(group[k])] += p.r[k];
+    } else {
+        join_edges(p.tail, p.head, p.edge_weight, group, out);
+    }
+    return out;
+}
+
+enum class Outcome { kStationary, kCollision, kStalled };
+
+// Newton-CG on distinct centres; on a collision `colliding` names the pairs to merge.
+class Newton {
+   public:
+    Newton(const ReducedProblem& problem, const Vector& start)
+        : p_(problem), n_(problem.loss.n_nodes), d_(problem.loss.n_features), penalty_(problem, n_, d_), degree_(penalty_.degrees()),
+          step_(at(n_ * d_)), rhs_(at(n_ * d_)), factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0), jacobi_(at(n_)) {
+        current_.w = start;
+        trial_.w.resize(start.size());
+        work_.resize(start.size());
+        evaluate(current_);
+    }
+
+    Outcome run(Index max_steps) {
+        const double first = norm(current_.gradient);
+        double best = std::numeric_limits<double>::infinity();
+        int stalled = 0;
+        for (steps = 0; steps < max_steps; ++steps) {
+            if (at_rounding()) return Outcome::kStationary;
+            const double size = norm(current_.gradient);
+            stalled = size < 0.5 * best ? 0 : stalled + 1;
+            best = std::fmin(best, size);
+            if (stalled >= 6) return Outcome::kStalled;
+            direction(std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300))));
+            if (find_collisions()) return Outcome::kCollision;
+            if (!search()) return at_rounding() ? Outcome::kStationary : Outcome::kStalled;
+        }
+        return at_rounding() ? Outcome::kStationary : Outcome::kStalled;
+    }
+
+    const Vector& centres() const { return current_.w; }
+    double objective() const { return current_.objective; }
+    double rounding() const { return current_.rounding; }
+    std::vector<std::pair<std::int32_t, std::int32_t>> colliding;
+    Index steps = 0;
+
+   private:
+    struct Point {
+        Vector w, gradient;
+        double objective = 0.0, rounding = 0.0;
+    };
+
+    static double norm(const Vector& v) { return std::sqrt(dot(v, v)); }
+
+    void evaluate(Point& p) {
+        double value = 0.0, magnitude = 0.0;
+        p.gradient.resize(p.w.size());
+        for (Index i = 0; i < n_; ++i) {
+            const double* w = p.w.data() + i * d_;
+            double* g = p.gradient.data() + i * d_;
+            p_.loss.apply_node(i, w, g);
+            for (Index k = 0; k < d_; ++k) {
+                const double curved = 0.5 * w[k] * g[k], tilted = p_.loss.linear[at(i * d_ + k)] * w[k];
+                value += curved - tilted;
+                magnitude += std::fabs(curved) + std::fabs(tilted);
+                g[k] -= p_.loss.linear[at(i * d_ + k)];
+            }
+        }
+        const double pen = penalty_.gradient(p.w, p.gradient);
+        p.objective = value + p_.lam * pen;
+        p.rounding = 4.0 * kEps * (magnitude + p_.lam * pen);
+    }
+
+    // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. A centre that is pressed
+    // against another one is as uncertain as its position: eps |w| / distance in the unit vector.
+    bool at_rounding() const {
+        for (Index i = 0; i < n_; ++i) {
+            double g = 0.0, scale = p_.lam * degree_[at(i)], extent = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                g = std::fmax(g, std::fabs(current_.gradient[at(i * d_ + k)]));
+                scale += std::fabs(p_.loss.linear[at(i * d_ + k)]);
+                extent = std::fmax(extent, std::fabs(current_.w[at(i * d_ + k)]));
+            }
+            scale += p_.lam * penalty_.diagonal()[at(i)] * extent;
+            if (g > 16.0 * kEps * scale) return false;
+        }
+        return true;
+    }
+
+    double curvature(Index i) const {
+        if (!p_.loss.dense) return p_.loss.eigenvalues[at(i)];
+        double trace = 0.0;
+        for (Index k = 0; k < d_; ++k) trace += p_.loss.hessian[at(i * d_ * d_ + k * d_ + k)];
+        return trace / static_cast<double>(d_);
+    }
+
+    // Solves (Hessian) step = -gradient. Two-level preconditioner: block Jacobi, H_k + lam sum W/dist (I - uu') with uu' averaged over
+    // directions, plus one common motion for each group of centres so close that their mutual stiffness dwarfs everything else.
+    void direction(double forcing) {
+        const double across = p_.lam * (d_ > 1 ? 1.0 - 1.0 / static_cast<double>(d_) : 0.0);
+        UnionFind close(n_);
+        for (Index i = 0; i < n_; ++i) {
+            const double shift = across * penalty_.diagonal()[at(i)];
+            if (!p_.loss.dense) {
+                const double h = p_.loss.eigenvalues[at(i)] + shift;
+                jacobi_[at(i)] = h > 0.0 ? 1.0 / h : 1.0;
+            } else {
+                double* f = factors_.data() + i * d_ * d_;
+                std::copy_n(p_.loss.hessian.data() + i * d_ * d_, d_ * d_, f);
+                for (Index k = 0; k < d_; ++k) f[k * d_ + k] += shift;
+                cholesky(f, d_);
+            }
+            const double mutual = penalty_.stiffness()[at(i)];
+            if (mutual > 0.5 * penalty_.diagonal()[at(i)] && across * mutual > curvature(i))
+                close.join(static_cast<std::int32_t>(i), penalty_.nearest()[at(i)]);
+        }
+        n_groups_ = close.labels(group_);
+        if (n_groups_ < n_) {
+            coarse_.assign(at(n_groups_), 0.0);
+            sums_.resize(at(n_groups_ * d_));
+            for (Index i = 0; i < n_; ++i) {
+                const double outside = std::fmax(penalty_.diagonal()[at(i)] - 2.0 * penalty_.stiffness()[at(i)], 0.0);
+                coarse_[at(group_[at(i)])] += curvature(i) + across * outside;
+            }
+        }
+        const auto apply = [&](const Vector& v, Vector& av) {
+            for (Index i = 0; i < n_; ++i) p_.loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
+            penalty_.product(current_.w, v, av);
+        };
+        const auto precondition = [&](const Vector& r, Vector& z) {
+            if (!p_.loss.dense) {
+                for (Index i = 0; i < n_; ++i)
+                    for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = jacobi_[at(i)] * r[at(i * d_ + k)];
+            } else {
+                z = r;
+                for (Index i = 0; i < n_; ++i) cholesky_solve(factors_.data() + i * d_ * d_, d_, z.data() + i * d_);
+            }
+            if (n_groups_ == n_) return;
+            std::fill(sums_.begin(), sums_.end(), 0.0);
+            for (Index i = 0; i < n_; ++i)
+                for (Index k = 0; k < d_; ++k) sums_[at(group_[at(i)] * d_ + k)] += r[at(i * d_ + k)];
+            for (Index i = 0; i < n_; ++i) {
+                const Index g = group_[at(i)];
+                if (coarse_[at(g)] > 0.0)
+                    for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] += sums_[at(g * d_ + k)] / coarse_[at(g)];
+            }
+        };
+        for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
+        std::fill(step_.begin(), step_.end(), 0.0);
+        pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_);
+    }
+
+    // A centre whose full step passes (nearly) through its stiffest partner is about to fuse with it.
+    bool find_collisions() {
+        colliding.clear();
+        for (Index i = 0; i < n_; ++i) {
+            if (!(penalty_.stiffness()[at(i)] > 0.0)) continue;
+            const Index j = penalty_.nearest()[at(i)];
+            double zz = 0.0, zp = 0.0, pp = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                const double z = current_.w[at(i * d_ + k)] - current_.w[at(j * d_ + k)];
+                const double p = step_[at(i * d_ + k)] - step_[at(j * d_ + k)];
+                zz += z * z;
+                zp += z * p;
+                pp += p * p;
+            }
+            // Closest approach at t = -zp/pp in (0, 1): distance^2 there is zz - zp^2/pp.
+            if (zp < 0.0 && -zp < pp && zz - zp * zp / pp < kCollision * kCollision * zz)
+                colliding.emplace_back(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+        }
+        return !colliding.empty();
+    }
+
+    bool search() {
+        const double slope = dot(current_.gradient, step_);
+        if (!(slope < 0.0)) return false;
+        double length = 1.0;
+        for (int back = 0; back < 30; ++back) {
+            for (std::size_t k = 0; k < step_.size(); ++k) trial_.w[k] = current_.w[k] + length * step_[k];
+            evaluate(trial_);
+            const double there = dot(trial_.gradient, step_);
+            const bool lower = trial_.objective <= current_.objective + 1e-4 * length * slope;
+            // Near the optimum the objective is all rounding; the slope still tells.
+            const bool flat = trial_.objective <= current_.objective + current_.rounding + trial_.rounding &&
+                              std::fabs(there) <= 0.5 * std::fabs(slope);
+            if (lower || flat) {
+                std::swap(current_, trial_);
+                return true;
+            }
+            length *= std::clamp(there > slope ? slope / (slope - there) : 0.5, 0.1, 0.8);
+        }
+        evaluate(current_);  // the penalty's arrays belong to the last point evaluated
+        return false;
+    }
+
+    const ReducedProblem& p_;
+    Index n_, d_;
+    Penalty penalty_;
+    Vector degree_, step_, rhs_, factors_, jacobi_, coarse_, sums_;
+    std::vector<std::int32_t> group_;
+    Index n_groups_ = 0;
+    Point current_, trial_;
+    PcgWork work_;
+};
+
+}  // namespace
+
+QuadraticLoss sum_over_clusters(const QuadraticLoss& loss, const std::vector<std::int32_t>& labels, Index n_clusters) {
+    const Index d = loss.n_features, block = loss.dense ? d * d : 1;
+    const Vector& source = loss.dense ? loss.hessian : loss.eigenvalues;
+    QuadraticLoss out;
+    out.n_nodes = n_clusters;
+    out.n_features = d;
+    out.dense = loss.dense;
+    Vector& sums = loss.dense ? out.hessian : out.eigenvalues;
+    sums.assign(static_cast<std::size_t>(n_clusters * block), 0.0);
+    out.linear.assign(static_cast<std::size_t>(n_clusters * d), 0.0);
+    for (Index i = 0; i < loss.n_nodes; ++i) {
+        const Index c = labels[static_cast<std::size_t>(i)];
+        for (Index k = 0; k < block; ++k)
+            sums[static_cast<std::size_t>(c * block + k)] += source[static_cast<std::size_t>(i * block + k)];
+        for (Index k = 0; k < d; ++k)
+            out.linear[static_cast<std::size_t>(c * d + k)] += loss.linear[static_cast<std::size_t>(i * d + k)];
+    }
+    return out;
+}
+
+void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head, const Vector& weight,
+                const std::vector<std::int32_t>& group, ReducedProblem& out) {
+    struct Joined {
+        std::int32_t low, high;
+        double weight;
+    };
+    std::vector<Joined> joined;
+    for (std::size_t e = 0; e < tail.size(); ++e) {
+        const std::int32_t a = group[at(tail[e])], b = group[at(head[e])];
+        if (a != b) joined.push_back({std::min(a, b), std::max(a, b), weight[e]});
+    }
+    // Stable: equal edges are summed in the order given, whatever the library's sort does.
+    std::stable_sort(joined.begin(), joined.end(), [](const Joined& a, const Joined& b) {
+        return a.low != b.low ? a.low < b.low : a.high < b.high;
+    });
+    for (const Joined& edge : joined) {
+        if (!out.tail.empty() && out.tail.back() == edge.low && out.head.back() == edge.high) {
+            out.edge_weight.back() += edge.weight;
+        } else {
+            out.tail.push_back(edge.low);
+            out.head.push_back(edge.high);
+            out.edge_weight.push_back(edge.weight);
+        }
+    }
+}
+
+ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start) {
+    const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
+    ReducedSolution out;
+    out.merged.resize(at(n));
+    for (Index k = 0; k < n; ++k) out.merged[at(k)] = static_cast<std::int32_t>(k);
+    out.n_groups = n;
+    ReducedProblem current = problem;
+    Vector w = start;
+    while (true) {
+        Newton newton(current, w);
+        const Outcome outcome = newton.run(kMaxNewton - out.newton_steps);
+        out.newton_steps += newton.steps;
+        w = newton.centres();
+        if (outcome != Outcome::kCollision) {
+            out.stationary = outcome == Outcome::kStationary;
+            out.objective = newton.objective();
+            out.rounding = newton.rounding();
+            break;
+        }
+        UnionFind sets(out.n_groups);
+        for (const auto& [i, j] : newton.colliding) sets.join(i, j);
+        std::vector<std::int32_t> group;
+        const Index n_groups = sets.labels(group);
+        Vector mean(at(n_groups * d), 0.0), mass(at(n_groups), 0.0);
+        for (Index k = 0; k < out.n_groups; ++k) {
+            const double weight = current.complete ? current.r[at(k)] : 1.0;
+            mass[at(group[at(k)])] += weight;
+            for (Index a = 0; a < d; ++a) mean[at(group[at(k)] * d + a)] += weight * w[at(k * d + a)];
+        }
+        for (Index g = 0; g < n_groups; ++g)
+            for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
+        w = std::move(mean);
+        for (std::int32_t& label : out.merged) label = group[at(label)];
+        current = coarsen(current, group, n_groups);
+        out.n_groups = n_groups;
+    }
+    out.centres.resize(at(n * d));
+    for (Index k = 0; k < n; ++k)
+        std::copy_n(w.data() + out.merged[at(k)] * d, d, out.centres.data() + k * d);
+    return out;
+}
+
+}  // namespace fusionopt

@@ -1,0 +1,373 @@
+// The one body of every sweep. Included by sweep_baseline.cpp, sweep_avx2.cpp and sweep_avx512.cpp, each inside its own namespace and
+// with its own compiler options. Nothing here may be a non-static function shared between them (one definition rule).
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cmath>
+
+#include "core/sweep.hpp"
+
+namespace fusionopt {
+namespace FUSIONOPT_ISA_NAMESPACE {
+namespace {
+
+typedef double Lanes __attribute__((vector_size(kLanes * sizeof(double)), aligned(sizeof(double)), may_alias));
+typedef std::int64_t Mask __attribute__((vector_size(kLanes * sizeof(double))));
+
+inline Lanes load(const double* p) { return *reinterpret_cast<const Lanes*>(p); }
+inline void store(double* p, Lanes v) { *reinterpret_cast<Lanes*>(p) = v; }
+inline Lanes splat(double v) { return Lanes{v, v, v, v, v, v, v, v}; }
+constexpr Lanes kCount = {0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0};
+inline Lanes smaller(Lanes a, Lanes b) { return a < b ? a : b; }
+inline Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
+inline double sum(Lanes v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+inline double maximum(Lanes v) {
+    double best = v[0];
+    for (int l = 1; l < kLanes; ++l) best = v[l] > best ? v[l] : best;
+    return best;
+}
+
+inline Lanes root(Lanes v) {
+#if defined(__AVX512F__)
+    // The masked form: the plain one reads an undefined register in GCC 12's headers, which -Wmaybe-uninitialized reports.
+    return reinterpret_cast<Lanes>(_mm512_maskz_sqrt_pd(0xFF, reinterpret_cast<__m512d>(v)));
+#else
+    Lanes out = v;
+    for (int l = 0; l < kLanes; ++l) out[l] = std::sqrt(v[l]);
+    return out;
+#endif
+}
+
+// The guard only decides 0/0: state and data are scaled to unit size, and 1e-300 is lost in any other sum.
+inline Lanes norm(Lanes squared) { return root(squared + 1e-300); }
+inline Lanes shrink_factor(Lanes squared, Lanes radius) { return smaller(splat(1.0), radius / norm(squared)); }
+
+// Number of features: a template constant unrolls the loops for small dimensions, 0 means "read it at run time".
+template <int D>
+struct Features {
+    Index count;
+    explicit Features(Index d) : count(D > 0 ? D : d) {}
+    Index n() const { return D > 0 ? D : count; }
+};
+
+// One block of kLanes edges: reads and rewrites y; leaves q = y - 2P(y) implicit through the factor it returns.
+struct BlockResult {
+    Lanes projection;  // s with P(y) = s y
+    Lanes distance;    // ||x_i - x_j||
+    Lanes before;      // norm of an edge that received phi, zero elsewhere
+};
+
+constexpr bool takes_potential(SweepKind kind) { return kind == SweepKind::kManifold || kind == SweepKind::kProject; }
+
+template <int D, SweepKind kind, bool want_dual, class Difference, class Potential>
+inline BlockResult update_block(double* y, Index d, Lanes radius, Lanes rho, Lanes alpha, Lanes stretch, Lanes lam_old, Lanes lam,
+                                double scale, bool commit, const Difference& difference, const Potential& potential) {
+    const Features<D> f(d);
+    Lanes squared = splat(0.0);
+    for (Index k = 0; k < f.n(); ++k) squared += load(y + k * kLanes) * load(y + k * kLanes);
+    Lanes after = splat(0.0), apart = splat(0.0), before = splat(0.0);
+    if constexpr (kind == SweepKind::kRelax) {
+        const Lanes s = shrink_factor(squared, radius);
+        const Lanes stretched = s + stretch * (1.0 - s);
+        const Lanes keep = stretched + alpha * (s - stretched), pull = alpha * rho;
+        for (Index k = 0; k < f.n(); ++k) {
+            const Lanes u = difference(k);
+            const Lanes value = keep * load(y + k * kLanes) + pull * u;
+            store(y + k * kLanes, value);
+            after += value * value;
+            if constexpr (want_dual) apart += u * u;
+        }
+    } else if constexpr (kind == SweepKind::kMove) {
+        const Lanes n = norm(squared);
+        const Lanes factor = n > lam_old ? larger(splat(0.0), 1.0 + (lam - lam_old) / n) : splat(1.0);
+        for (Index k = 0; k < f.n(); ++k) {
+            const Lanes value = factor * load(y + k * kLanes);
+            store(y + k * kLanes, value);
+            after += value * value;
+            const Lanes u = difference(k);
+            if constexpr (want_dual) apart += u * u;
+        }
+    } else if constexpr (kind == SweepKind::kProject) {
+        const Lanes s = shrink_factor(squared, radius);
+        for (Index k = 0; k < f.n(); ++k) {
+            const Lanes value = scale * (s * load(y + k * kLanes) + potential(k));
+            if (commit) store(y + k * kLanes, value);
+            after += value * value;
+            const Lanes u = difference(k);
+            if constexpr (want_dual) apart += u * u;
+        }
+        before = root(after);
+    } else {
+        const Lanes s = shrink_factor(squared, radius);
+        for (Index k = 0; k < f.n(); ++k) apart += difference(k) * difference(k);
+        const Mask inside = apart == 0.0;
+        const Lanes factor = lam / norm(apart) + rho;
+        for (Index k = 0; k < f.n(); ++k) {
+            const Lanes value = inside ? s * load(y + k * kLanes) + potential(k) : factor * difference(k);
+            store(y + k * kLanes, value);
+            after += value * value;
+        }
+        before = inside ? root(after) : splat(0.0);
+    }
+    BlockResult out;
+    out.projection = shrink_factor(after, radius);
+    out.distance = want_dual ? root(apart) : splat(0.0);
+    out.before = before;
+    return out;
+}
+
+template <int D, SweepKind kind, bool want_dual>
+void pair_sweep(PairSweep& a, const StepParameters& step) {
+    const Features<D> f(a.n_features);
+    const Index d = f.n(), m = a.n_nodes, ld = a.stride;
+    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam), lam_old = splat(a.lam_old);
+    const Lanes rho = splat(step.rho), alpha = splat(step.alpha), stretch = splat(step.stretch);
+    for (Index k = 0; k < d * ld; ++k) a.t[k] = 0.0;
+    if constexpr (want_dual)
+        for (Index k = 0; k < d * ld; ++k) a.g[k] = 0.0;
+    if constexpr (kind == SweepKind::kManifold)
+        for (Index k = 0; k < ld; ++k) a.worst[k] = 0.0;
+    double* const row_t = a.row;
+    double* const row_g = a.row + d * kLanes;
+    double penalty = 0.0;
+    Lanes largest = splat(0.0);
+    double* y = a.y;
+    for (Index i = 0; i + 1 < m; ++i) {
+        for (Index k = 0; k < 2 * d * kLanes; ++k) a.row[k] = 0.0;
+        const Lanes ri = splat(a.r[i]);
+        Lanes row_penalty = splat(0.0);
+        for (Index j = i + 1; j < m; j += kLanes, y += d * kLanes) {
+            const Lanes rj = load(a.r + j);
+            const auto difference = [&](Index k) { return a.x[k * ld + i] - load(a.x + k * ld + j); };
+            const auto potential = [&](Index k) {
+                return takes_potential(kind) ? a.phi[k * ld + i] - load(a.phi + k * ld + j) : splat(0.0);
+            };
+            const BlockResult b = update_block<D, kind, want_dual>(y, d, radius, rho, alpha, stretch, lam_old, lam, a.scale, a.commit, difference, potential);
+            const Lanes to_t = 1.0 - 2.0 * b.projection;
+            for (Index k = 0; k < d; ++k) {
+                const Lanes value = load(y + k * kLanes);
+                const Lanes c = to_t * value;
+                store(row_t + k * kLanes, load(row_t + k * kLanes) + rj * c);
+                store(a.t + k * ld + j, load(a.t + k * ld + j) - ri * c);
+                if constexpr (want_dual) {
+                    const Lanes p = b.projection * value;
+                    store(row_g + k * kLanes, load(row_g + k * kLanes) + rj * p);
+                    store(a.g + k * ld + j, load(a.g + k * ld + j) - ri * p);
+                }
+            }
+            if constexpr (want_dual) row_penalty += rj * b.distance;
+            if constexpr (takes_potential(kind)) {
+                const Lanes before = rj > 0.0 ? b.before : splat(0.0);
+                largest = larger(largest, before);
+                if constexpr (kind == SweepKind::kManifold) {
+                    a.worst[i] = std::fmax(a.worst[i], maximum(before));
+                    store(a.worst + j, larger(load(a.worst + j), before));
+                }
+            }
+        }
+        for (Index k = 0; k < d; ++k) {
+            a.t[k * ld + i] += sum(load(row_t + k * kLanes));
+            if constexpr (want_dual) a.g[k * ld + i] += sum(load(row_g + k * kLanes));
+        }
+        if constexpr (want_dual) penalty += a.r[i] * sum(row_penalty);
+    }
+    a.penalty = penalty;
+    a.largest = maximum(largest);
+}
+
+template <int D, SweepKind kind, bool want_dual>
+void edge_sweep(EdgeSweep& a, const StepParameters& step) {
+    const Features<D> f(a.n_features);
+    const Index d = f.n();
+    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam), lam_old = splat(a.lam_old);
+    const Lanes alpha = splat(step.alpha);
+    for (Index k = 0; k < d * a.n_nodes; ++k) a.t[k] = 0.0;
+    if constexpr (want_dual)
+        for (Index k = 0; k < d * a.n_nodes; ++k) a.g[k] = 0.0;
+    if constexpr (kind == SweepKind::kManifold)
+        for (Index k = 0; k < a.n_nodes; ++k) a.worst[k] = 0.0;
+    Lanes penalty = splat(0.0), largest = splat(0.0);
+    double* y = a.y;
+    double* const apart = a.row;
+    double* const lifted = a.row + d * kLanes;
+    for (Index e = 0; e < a.n_edges; e += kLanes, y += d * kLanes) {
+        const std::int32_t* const tail = a.tail + e;
+        const std::int32_t* const head = a.head + e;
+        const Lanes w = load(a.weight + e);
+        for (Index l = 0; l < kLanes; ++l) {
+            const double* const xi = a.x + tail[l] * d;
+            const double* const xj = a.x + head[l] * d;
+            for (Index k = 0; k < d; ++k) apart[k * kLanes + l] = xi[k] - xj[k];
+            if constexpr (takes_potential(kind)) {
+                const double* const pi = a.phi + tail[l] * d;
+                const double* const pj = a.phi + head[l] * d;
+                for (Index k = 0; k < d; ++k) lifted[k * kLanes + l] = pi[k] - pj[k];
+            }
+        }
+        const auto difference = [&](Index k) { return load(apart + k * kLanes); };
+        const auto potential = [&](Index k) { return takes_potential(kind) ? load(lifted + k * kLanes) : splat(0.0); };
+        const Lanes stretch = a.stretch != nullptr ? load(a.stretch + e) : splat(1.0);
+        const BlockResult b = update_block<D, kind, want_dual>(y, d, radius, step.rho * load(a.rho + e), alpha, stretch, lam_old, lam,
+                                                               a.scale, a.commit, difference, potential);
+        if constexpr (want_dual) penalty += w * b.distance;
+        if constexpr (takes_potential(kind)) {
+            const Lanes before = w > 0.0 ? b.before : splat(0.0);
+            largest = larger(largest, before);
+            if constexpr (kind == SweepKind::kManifold) {
+                for (Index l = 0; l < kLanes; ++l) {
+                    a.worst[tail[l]] = std::fmax(a.worst[tail[l]], before[l]);
+                    a.worst[head[l]] = std::fmax(a.worst[head[l]], before[l]);
+                }
+            }
+        }
+        const Lanes to_t = w * (1.0 - 2.0 * b.projection), to_g = w * b.projection;
+        for (Index k = 0; k < d; ++k) store(apart + k * kLanes, to_t * load(y + k * kLanes));
+        if constexpr (want_dual)
+            for (Index k = 0; k < d; ++k) store(lifted + k * kLanes, to_g * load(y + k * kLanes));
+        for (Index l = 0; l < kLanes; ++l) {
+            double* const ti = a.t + tail[l] * d;
+            double* const tj = a.t + head[l] * d;
+            for (Index k = 0; k < d; ++k) {
+                ti[k] += apart[k * kLanes + l];
+                tj[k] -= apart[k * kLanes + l];
+            }
+            if constexpr (want_dual) {
+                double* const gi = a.g + tail[l] * d;
+                double* const gj = a.g + head[l] * d;
+                for (Index k = 0; k < d; ++k) {
+                    gi[k] += lifted[k * kLanes + l];
+                    gj[k] -= lifted[k * kLanes + l];
+                }
+            }
+        }
+    }
+    a.penalty = sum(penalty);
+    a.largest = maximum(largest);
+}
+
+// product = false: gradient and penalty of sum_{k<l} r_k r_l ||x_k - x_l||; true: Hessian product with p.
+template <int D, bool product>
+void centre_sweep(CentreSweep& a) {
+    const Features<D> f(a.n_features);
+    const Index d = f.n(), m = a.n_nodes, ld = a.stride;
+    for (Index k = 0; k < d * ld; ++k) a.out[k] = 0.0;
+    if constexpr (!product)
+        for (Index k = 0; k < ld; ++k) a.diagonal[k] = a.stiffest[k] = a.partner[k] = 0.0;
+    double penalty = 0.0;
+    double* const row_out = a.row;
+    for (Index i = 0; i + 1 < m; ++i) {
+        for (Index k = 0; k < d * kLanes; ++k) row_out[k] = 0.0;
+        Lanes row_penalty = splat(0.0), row_diagonal = splat(0.0), row_stiffest = splat(0.0), row_partner = splat(0.0);
+        const Lanes ri = splat(a.r[i]), own = splat(static_cast<double>(i));
+        for (Index j = i + 1; j < m; j += kLanes) {
+            const Lanes rj = load(a.r + j);
+            const auto difference = [&](Index k) { return a.x[k * ld + i] - load(a.x + k * ld + j); };
+            Lanes squared = splat(0.0);
+            for (Index k = 0; k < d; ++k) squared += difference(k) * difference(k);
+            // Padded lanes and coinciding centres have no direction: they take no part.
+            const Lanes inverse = squared > 0.0 ? 1.0 / norm(squared) : splat(0.0);
+            if constexpr (product) {
+                Lanes along = splat(0.0);
+                for (Index k = 0; k < d; ++k) along += difference(k) * (a.p[k * ld + i] - load(a.p + k * ld + j));
+                along *= inverse * inverse;
+                for (Index k = 0; k < d; ++k) {
+                    const Lanes c = inverse * (a.p[k * ld + i] - load(a.p + k * ld + j) - along * difference(k));
+                    store(row_out + k * kLanes, load(row_out + k * kLanes) + rj * c);
+                    store(a.out + k * ld + j, load(a.out + k * ld + j) - ri * c);
+                }
+            } else {
+                row_penalty += rj * squared * inverse;
+                row_diagonal += rj * inverse;
+                store(a.diagonal + j, load(a.diagonal + j) + ri * inverse);
+                const Lanes mine = rj * inverse, theirs = ri * inverse, known = load(a.stiffest + j);
+                row_partner = mine > row_stiffest ? static_cast<double>(j) + kCount : row_partner;
+                row_stiffest = larger(row_stiffest, mine);
+                store(a.partner + j, theirs > known ? own : load(a.partner + j));
+                store(a.stiffest + j, larger(known, theirs));
+                for (Index k = 0; k < d; ++k) {
+                    const Lanes c = inverse * difference(k);
+                    store(row_out + k * kLanes, load(row_out + k * kLanes) + rj * c);
+                    store(a.out + k * ld + j, load(a.out + k * ld + j) - ri * c);
+                }
+            }
+        }
+        for (Index k = 0; k < d; ++k) a.out[k * ld + i] += sum(load(row_out + k * kLanes));
+        if constexpr (!product) {
+            a.diagonal[i] += sum(row_diagonal);
+            for (Index l = 0; l < kLanes; ++l) {
+                if (row_stiffest[l] > a.stiffest[i]) {
+                    a.stiffest[i] = row_stiffest[l];
+                    a.partner[i] = row_partner[l];
+                }
+            }
+            penalty += a.r[i] * sum(row_penalty);
+        }
+    }
+    if constexpr (!product) a.penalty = penalty;
+}
+
+template <int D, bool want_dual>
+void pairs_of_kind(PairSweep& a, const StepParameters& step, SweepKind kind) {
+    if (kind == SweepKind::kRelax) pair_sweep<D, SweepKind::kRelax, want_dual>(a, step);
+    if (kind == SweepKind::kManifold) pair_sweep<D, SweepKind::kManifold, want_dual>(a, step);
+    if (kind == SweepKind::kMove) pair_sweep<D, SweepKind::kMove, want_dual>(a, step);
+    if (kind == SweepKind::kProject) pair_sweep<D, SweepKind::kProject, want_dual>(a, step);
+}
+
+template <int D, bool want_dual>
+void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
+    if (kind == SweepKind::kRelax) edge_sweep<D, SweepKind::kRelax, want_dual>(a, step);
+    if (kind == SweepKind::kManifold) edge_sweep<D, SweepKind::kManifold, want_dual>(a, step);
+    if (kind == SweepKind::kMove) edge_sweep<D, SweepKind::kMove, want_dual>(a, step);
+    if (kind == SweepKind::kProject) edge_sweep<D, SweepKind::kProject, want_dual>(a, step);
+}
+
+// Calls action with the number of features as a compile-time constant where that pays.
+template <class Action>
+void with_features(Index d, const Action& action) {
+    switch (d) {
+        case 1: return action(std::integral_constant<int, 1>());
+        case 2: return action(std::integral_constant<int, 2>());
+        case 3: return action(std::integral_constant<int, 3>());
+        case 4: return action(std::integral_constant<int, 4>());
+        case 10: return action(std::integral_constant<int, 10>());
+        default: return action(std::integral_constant<int, 0>());
+    }
+}
+
+void pairs(PairSweep& a, const StepParameters& step, SweepKind kind) {
+    with_features(a.n_features, [&](auto d) {
+        if (a.g != nullptr)
+            pairs_of_kind<decltype(d)::value, true>(a, step, kind);
+        else
+            pairs_of_kind<decltype(d)::value, false>(a, step, kind);
+    });
+}
+
+void edges(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
+    with_features(a.n_features, [&](auto d) {
+        if (a.g != nullptr)
+            edges_of_kind<decltype(d)::value, true>(a, step, kind);
+        else
+            edges_of_kind<decltype(d)::value, false>(a, step, kind);
+    });
+}
+
+void centre_gradient(CentreSweep& a) {
+    with_features(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, false>(a); });
+}
+
+void centre_product(CentreSweep& a) {
+    with_features(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, true>(a); });
+}
+
+}  // namespace
+
+const SweepTable& table() {
+    static const SweepTable instance{FUSIONOPT_ISA_NAME, pairs, edges, centre_gradient, centre_product};
+    return instance;
+}
+
+}  // namespace FUSIONOPT_ISA_NAMESPACE
+}  // namespace fusionopt
