@@ -150,6 +150,16 @@ void register_admm(py::module_& module) {
                  self.duals(data);
                  return out;
              })
+        .def("fused_point",
+             [](const Admm& self) {
+                 const Index m = static_cast<Index>(self.labels().size());
+                 std::vector<double> out;
+                 {
+                     py::gil_scoped_release release;
+                     self.fused_point(out);
+                 }
+                 return to_matrix(out, m, static_cast<Index>(out.size()) / m);
+             })
         .def("primal_residual", &Admm::primal_residual)
         .def_property_readonly("last", [](const Admm& self) { return to_dict(self.last()); })
         .def_property_readonly("x",

@@ -101,6 +101,27 @@ void Admm::project_null() {
     for (std::size_t k = 0; k < g_.size(); ++k) g_[k] += sums_[k];
 }
 
+// Writes the mean of x over the components of {||y|| <= lam} to out; sums and count are scratch. Returns the number of components.
+Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const {
+    const Index d = loss_.n_features, n = coupling_->fused_labels(lam_, labels);
+    std::fill(sums.begin(), sums.end(), 0.0);
+    std::fill(count.begin(), count.end(), 0.0);
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        count[at(labels[at(i)])] += 1.0;
+        for (Index k = 0; k < d; ++k) sums[at(labels[at(i)] * d + k)] += x_[at(i * d + k)];
+    }
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        for (Index k = 0; k < d; ++k) out[at(i * d + k)] = sums[at(labels[at(i)] * d + k)] / count[at(labels[at(i)])];
+    return n;
+}
+
+void Admm::fused_point(Vector& out) const {
+    Labels labels;
+    Vector sums(x_.size()), count(x_.size());
+    out.resize(x_.size());
+    fuse(labels, sums, count, out);
+}
+
 bool Admm::check() {
     double scale = 1.0;
     if (loss_.singular) {
@@ -118,19 +139,7 @@ bool Admm::check() {
     last_ = judge(x_, penalty_);
     if (!coupling_->complete() && !last_.met) {
         // The mean over the components of fused edges has no slack there: worth much at large lam.
-        n_clusters_ = coupling_->fused_labels(lam_, labels_);
-        if (n_clusters_ < loss_.n_nodes) {
-            const Index d = loss_.n_features;
-            std::fill(sums_.begin(), sums_.end(), 0.0);
-            Vector& count = rhs_;
-            std::fill(count.begin(), count.begin() + n_clusters_, 0.0);
-            for (Index i = 0; i < loss_.n_nodes; ++i) {
-                count[at(labels_[at(i)])] += 1.0;
-                for (Index k = 0; k < d; ++k) sums_[at(labels_[at(i)] * d + k)] += x_[at(i * d + k)];
-            }
-            for (Index i = 0; i < loss_.n_nodes; ++i)
-                for (Index k = 0; k < d; ++k)
-                    fused_[at(i * d + k)] = sums_[at(labels_[at(i)] * d + k)] / count[at(labels_[at(i)])];
+        if (fuse(labels_, sums_, rhs_, fused_) < loss_.n_nodes) {
             const Certificate candidate = judge(fused_, coupling_->penalty(fused_));
             if (candidate.gap < last_.gap) last_ = candidate;
         }

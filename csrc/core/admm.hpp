@@ -49,6 +49,8 @@ class Admm {
     void set_lam(double lam);
     // Starts from a point: edges between equal rows get no dual, the others the dual that points along them.
     void warm_start(const Vector& x);
+    // The mean of x over the components of edges whose dual lies inside its ball.
+    void fused_point(Vector& out) const;
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
     const Vector& x() const { return x_; }
@@ -68,6 +70,7 @@ class Admm {
     void sweep(double alpha, bool check);
     Certificate judge(const Vector& x, double penalty);
     bool check();
+    Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const;
     void project_null();
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();

@@ -1,0 +1,279 @@
+"""The only importer of the compiled core: brings a problem into its coordinates and results back.
+
+Inside the core every quadratic problem is shifted to the pooled minimiser of each component and scaled by
+powers of two, so that its numbers are of order one whatever the units and the offset of the data:
+
+    x = shift + s x',   H = h H',   q - H shift = (h s) q',   f = (h s^2) f',   w = u w',   lam = (h s / u) lam'
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks, _core
+from fusionopt.losses.base import EPS, QuadraticNodeLoss
+from fusionopt.losses.pooled import null_projectors, pooled_hessians, pooled_minimiser
+from fusionopt.penalties import L2Norm
+from fusionopt.problem import FusionProblem
+from fusionopt.settings import AdmmSettings
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What one pass of the core says of a point and its duals, in the caller's units.
+
+    Attributes
+    ----------
+    objective, dual_objective, gap : float
+        F(x), D(v) and their difference.
+    rounding : float
+        Bound on the rounding error of `gap`.
+    penalty : float
+        sum w_ij ||x_i - x_j||.
+    dual_residual : float
+        max_i ||grad f_i(x_i) + sum_j v_ij||.
+    met : bool
+        The stop rule holds.
+    """
+
+    objective: float
+    dual_objective: float
+    gap: float
+    rounding: float
+    penalty: float
+    dual_residual: float
+    met: bool
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Outcome of partition finishing: whether it was taken, and whether its flow proves it exact."""
+
+    accepted: bool
+    proven: bool
+
+
+def core_info() -> dict[str, object]:
+    """What the compiled core tells of itself."""
+    return {"instruction_set": _core.instruction_set()}
+
+
+def _power_of_two(value: float) -> float:
+    """The power of two just above value; 1 for 0."""
+    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0
+
+
+class Engine:
+    """A FusionProblem in the core, ready to run; state is kept from one lam to the next.
+
+    Raises
+    ------
+    InvalidTypeError
+        A loss or penalty that this engine does not solve.
+    MemoryLimitError
+        The pairs of a complete graph would not fit the machine's memory.
+    """
+
+    def __init__(self, problem: FusionProblem, settings: AdmmSettings) -> None:
+        loss = problem.loss
+        _checks.check_instance(
+            "problem.loss", loss, QuadraticNodeLoss, "this version solves SquaredDistance and LeastSquares"
+        )
+        _checks.check_instance("problem.penalty", problem.penalty, L2Norm, "this version solves L2Norm")
+        assert isinstance(loss, QuadraticNodeLoss)  # for the type checker: refused above otherwise
+        self.problem = problem
+        self._loss = loss
+        self._settings = settings
+        graph = problem.graph
+        self._components: IntArray = graph.component_labels
+        self.shift = pooled_minimiser(loss, self._components)[self._components]
+        self._null = null_projectors(pooled_hessians(loss, self._components), loss.n_features)
+        # Below the rounding error of its own computation a gradient is zero: equal rows stay equal.
+        linear = -loss.gradient(self.shift)
+        linear[np.abs(linear) <= loss.gradient_error(self.shift)] = 0.0
+        hessians = loss.hessians()
+        self._h = _power_of_two(float(np.abs(hessians).max()))
+        self._s = _power_of_two(float(np.abs(linear).max())) / self._h
+        self._u = _power_of_two(self._largest_weight())
+        self._linear = linear / (self._h * self._s)
+        self._hessians = hessians / self._h
+        self._constant = loss.value(self.shift) / (self._h * self._s**2)
+        self.coupled = graph.n_edges > 0
+        self._core = self._build() if self.coupled and problem.lam > 0 else None
+
+    def _largest_weight(self) -> float:
+        graph = self.problem.graph
+        if not graph.is_complete:
+            return float(graph.weights.max(initial=0.0))
+        r = graph.node_weights
+        return graph.weight if r is None else graph.weight * float(r.max()) ** 2
+
+    def _scaled_lam(self, lam: float) -> float:
+        return lam * self._u / (self._h * self._s)
+
+    def _build(self) -> Any:
+        problem, settings, graph = self.problem, self._settings, self.problem.graph
+        m, d = problem.n_nodes, problem.n_features
+        eigenvalues, basis, hessian = self._hessians, None, None
+        linear = self._linear
+        null = np.zeros((d, d))
+        if eigenvalues.ndim == 3:
+            hessian = np.ascontiguousarray(eigenvalues)
+            eigenvalues, basis = np.linalg.eigh(hessian)
+            # An eigenvalue within the rounding error of its matrix is zero, and q_i has nothing in its direction.
+            floor = 8 * d * EPS * eigenvalues.max(axis=1, keepdims=True)
+            eigenvalues = np.where(eigenvalues > floor, eigenvalues, 0.0)
+            along = np.einsum("iac,ia->ic", basis, linear)
+            linear = np.einsum("iac,ic->ia", basis, np.where(eigenvalues > 0, along, 0.0))
+            common = null_projectors(hessian.sum(axis=0, keepdims=True), d)
+            null = null if common is None else common[0]
+        options = {
+            "eps_rel": settings.eps_rel,
+            "eps_abs": settings.eps_abs / (self._h * self._s**2),
+            "relaxation": settings.relaxation,
+            "rho": 0.0 if settings.rho is None else settings.rho * self._u / self._h,
+            "check_every": settings.check_every or 0,
+        }
+        quadratic = (eigenvalues, basis, hessian, linear, self._constant, self._scaled_lam(problem.lam))
+        if not graph.is_complete:
+            edges = graph.edges.astype(np.int32)
+            tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
+            return _core.Admm.edges(*quadratic, tail, head, graph.weights / self._u, **options)
+        _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
+        r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
+        return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
+
+    # -- running ------------------------------------------------------------------------------------------
+
+    @property
+    def check_every(self) -> int:
+        """Iterations between two checks of the core."""
+        return self._settings.check_every or (5 if self.problem.graph.is_complete else 10)
+
+    @property
+    def n_iter(self) -> int:
+        return 0 if self._core is None else int(self._core.n_iter)
+
+    def set_lam(self, lam: float) -> None:
+        """Move to another lam, keeping the state."""
+        self.problem = self.problem.with_lam(lam)
+        if not self.coupled or lam == 0:
+            self._core = None
+        elif self._core is None:
+            self._core = self._build()
+        else:
+            self._core.set_lam(self._scaled_lam(lam))
+
+    def warm_start(self, x: FloatArray) -> None:
+        """Start from a point in the caller's coordinates."""
+        if self._core is not None:
+            self._core.warm_start(np.ascontiguousarray((x - self.shift) / self._s))
+
+    @property
+    def unique(self) -> bool:
+        """The minimiser is unique in each component (of each node where nodes are solved on their own)."""
+        null = self._null
+        if self._core is None:
+            null = null_projectors(self._loss.hessians(), self._loss.n_features)
+        return null is None
+
+    @property
+    def decoupled(self) -> bool:
+        """No edges or lam = 0: every node is solved on its own, in closed form."""
+        return self._core is None
+
+    def run(self, iterations: int) -> bool:
+        return bool(self._core.run(iterations))
+
+    def finish(self) -> Finish:
+        told = self._core.finish()
+        return Finish(told["accepted"], told["proven"])
+
+    def tighten(self, factor: float) -> None:
+        self._core.tighten(factor)
+
+    def last(self) -> Certificate:
+        """The certificate of the last check (of a point that is not kept)."""
+        return self._in_units(self._core.last)
+
+    def point(self) -> FloatArray:
+        """The present primal point; rows of a finished cluster are bitwise equal."""
+        return self._alone() if self._core is None else self._back(self._core.x)
+
+    def fused_point(self) -> FloatArray:
+        """The mean over the components of edges whose dual lies inside its ball."""
+        return self._back(self._core.fused_point())
+
+    def _back(self, x: FloatArray) -> FloatArray:
+        if self._null is not None:
+            # A motion of a whole component that no loss feels: the shift has minimum norm, so none is added.
+            n = len(self._null)
+            mean = np.zeros((n, x.shape[1]))
+            np.add.at(mean, self._components, x)
+            mean /= np.bincount(self._components, minlength=n)[:, None]
+            x = x - np.einsum("kab,kb->ka", self._null, mean)[self._components]
+        return self.shift + self._s * x
+
+    def certify(self, x: FloatArray) -> Certificate:
+        """Judge a point (caller's coordinates, as rounded) by the present duals."""
+        if self._core is None:
+            objective = self._loss.value(x)
+            residual = float(np.sqrt(((self._loss.gradient(x)) ** 2).sum(axis=1).max()))
+            rounding = EPS * (8 * len(x) + 64) * (objective + abs(objective))
+            return Certificate(objective, objective, 0.0, rounding, 0.0, residual, True)
+        told = self._in_units(self._core.certify(np.ascontiguousarray((x - self.shift) / self._s)))
+        # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap.
+        objective = self._loss.value(x) + self.problem.lam * told.penalty
+        return Certificate(
+            objective, objective - told.gap, told.gap, told.rounding, told.penalty, told.dual_residual, told.met
+        )
+
+    def primal_residual(self) -> float:
+        return 0.0 if self._core is None else float(self._core.primal_residual()) * self._s
+
+    def duals(self) -> FloatArray:
+        """v_ij in the order of `Graph.edges`, (n_edges, n_features)."""
+        graph = self.problem.graph
+        if self._core is None:
+            return np.zeros((graph.n_edges, self.problem.n_features))
+        v = self._core.duals()
+        if graph.is_complete and graph.node_weights is not None and (graph.node_weights == 0).any():
+            joined = graph.node_weights > 0
+            i, j = np.triu_indices(graph.n_nodes, 1)
+            v = v[joined[i] & joined[j]]
+        v *= self._h * self._s
+        return np.asarray(v)
+
+    def _alone(self) -> FloatArray:
+        """argmin f_i of each node, of minimum norm."""
+        hessians, linear = self._loss.hessians(), self._loss.linear()
+        if hessians.ndim == 1:
+            # q_i / h_i is the target itself; the division would round it.
+            base = np.zeros_like(linear)
+            targets = getattr(self._loss, "targets", None)
+            if targets is not None:
+                return np.where(hessians[:, None] > 0, targets, base)
+            return np.divide(linear, hessians[:, None], out=base, where=hessians[:, None] > 0)
+        inverse = np.linalg.pinv(hessians, rcond=8 * self.problem.n_features * EPS, hermitian=True)
+        x = np.einsum("iab,ib->ia", inverse, linear)
+        return np.asarray(x - np.einsum("iab,ib->ia", inverse, self._loss.gradient(x)))
+
+    def _in_units(self, told: dict[str, Any]) -> Certificate:
+        f = self._h * self._s**2
+        return Certificate(
+            objective=told["objective"] * f,
+            dual_objective=told["dual_objective"] * f,
+            gap=told["gap"] * f,
+            rounding=told["rounding"] * f,
+            penalty=told["penalty"] * self._s * self._u,
+            dual_residual=told["residual"] * self._h * self._s,
+            met=bool(told["met"]),
+        )

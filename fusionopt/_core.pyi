@@ -1,0 +1,65 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def instruction_set() -> str: ...
+
+class Admm:
+    @staticmethod
+    def complete(
+        eigenvalues: NDArray[np.float64],
+        basis: NDArray[np.float64] | None,
+        hessian: NDArray[np.float64] | None,
+        linear: NDArray[np.float64],
+        constant: float,
+        lam: float,
+        weight: float,
+        node_weights: NDArray[np.float64],
+        common_null: NDArray[np.float64],
+        *,
+        eps_rel: float,
+        eps_abs: float,
+        relaxation: float,
+        rho: float,
+        check_every: int,
+    ) -> Admm: ...
+    @staticmethod
+    def edges(
+        eigenvalues: NDArray[np.float64],
+        basis: NDArray[np.float64] | None,
+        hessian: NDArray[np.float64] | None,
+        linear: NDArray[np.float64],
+        constant: float,
+        lam: float,
+        tail: NDArray[np.int32],
+        head: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        *,
+        eps_rel: float,
+        eps_abs: float,
+        relaxation: float,
+        rho: float,
+        check_every: int,
+    ) -> Admm: ...
+    def run(self, iterations: int) -> bool: ...
+    def set_lam(self, lam: float) -> None: ...
+    def tighten(self, factor: float) -> None: ...
+    def finish(self) -> dict[str, Any]: ...
+    def certify(self, x: NDArray[np.float64]) -> dict[str, Any]: ...
+    def warm_start(self, x: NDArray[np.float64]) -> None: ...
+    def duals(self) -> NDArray[np.float64]: ...
+    def primal_residual(self) -> float: ...
+    def fused_point(self) -> NDArray[np.float64]: ...
+    @property
+    def last(self) -> dict[str, Any]: ...
+    @property
+    def x(self) -> NDArray[np.float64]: ...
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+    @property
+    def n_iter(self) -> int: ...
+    @property
+    def rho(self) -> float: ...
+    @property
+    def n_edges(self) -> int: ...

@@ -1,0 +1,265 @@
+"""`Result`: what `solve` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _archive, _checks
+from fusionopt.clusters import cluster_sizes
+from fusionopt.errors import NotConvergedError
+from fusionopt.losses.base import QuadraticNodeLoss
+from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.problem import FusionProblem
+from fusionopt.settings import AdmmSettings
+
+if TYPE_CHECKING:
+    from fusionopt.certificate import Certificate
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+CONVERGED = ("optimal", "stationary")
+TRACE_COLUMNS = ("iteration", "time", "objective", "dual_objective", "gap")
+
+
+class Judged(Protocol):
+    """The numbers of one check."""
+
+    @property
+    def objective(self) -> float: ...
+    @property
+    def dual_objective(self) -> float: ...
+    @property
+    def gap(self) -> float: ...
+
+
+class Trace:
+    """One row a check."""
+
+    def __init__(self) -> None:
+        self.iteration: list[int] = []
+        self.time: list[float] = []
+        self.objective: list[float] = []
+        self.dual_objective: list[float] = []
+        self.gap: list[float] = []
+
+    def add(self, iteration: int, time: float, judged: Judged) -> None:
+        self.iteration.append(iteration)
+        self.time.append(time)
+        self.objective.append(judged.objective)
+        self.dual_objective.append(judged.dual_objective)
+        self.gap.append(judged.gap)
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {name: np.array(getattr(self, name)) for name in TRACE_COLUMNS}
+
+
+class Result:
+    """A solution with its certificate.
+
+    Attributes
+    ----------
+    x : float64 (n_nodes, n_features)
+        Rows of one cluster are bitwise equal.
+    labels : int64 (n_nodes,)
+        Clusters in order of first appearance: nodes joined by edges whose ends are exactly equal.
+    n_clusters : int
+    centers : float64 (n_clusters, n_features)
+    cluster_sizes : int64 (n_clusters,)
+    labels_certified : bool or None
+        What `recovery.certify` says of the partition; computed on first access, None without duals.
+    objective, dual_objective, gap, rel_gap : float
+        F(x), D(edge_duals()), their difference, and gap / max(|P|, |D|) (0.0 within rounding).
+    lower_bound : None
+        Only non-convex problems have one.
+    status : str
+        "optimal", "user_limit", "interrupted" or "numerical_error".
+    message : str
+    n_iter : int
+    primal_residual, dual_residual : float
+        ||Bx - theta|| of the ADMM splitting; max_i ||grad f_i(x_i) + sum_j v_ij||.
+    setup_time, solve_time : float
+        Seconds.
+    trace : dict of arrays
+        Columns "iteration", "time", "objective", "dual_objective", "gap", one row a check.
+    problem : FusionProblem
+    settings : AdmmSettings
+    """
+
+    lower_bound: None = None
+
+    def __init__(
+        self,
+        *,
+        problem: FusionProblem,
+        settings: AdmmSettings,
+        x: FloatArray,
+        labels: IntArray,
+        objective: float,
+        dual_objective: float,
+        gap: float,
+        rel_gap: float,
+        status: str,
+        message: str,
+        n_iter: int,
+        primal_residual: float,
+        dual_residual: float,
+        setup_time: float,
+        solve_time: float,
+        trace: dict[str, NDArray[np.generic]],
+    ) -> None:
+        self.problem = problem
+        self.settings = settings
+        self.x = x
+        self.labels = labels
+        self.objective = objective
+        self.dual_objective = dual_objective
+        self.gap = gap
+        self.rel_gap = rel_gap
+        self.status = status
+        self.message = message
+        self.n_iter = n_iter
+        self.primal_residual = primal_residual
+        self.dual_residual = dual_residual
+        self.setup_time = setup_time
+        self.solve_time = solve_time
+        self.trace = trace
+        self._duals: Callable[[], FloatArray] | None = None
+
+    def keep_duals(self, source: Callable[[], FloatArray]) -> None:
+        """Where `edge_duals` takes its array from."""
+        self._duals = source
+
+    @property
+    def has_duals(self) -> bool:
+        """Whether `edge_duals` can answer."""
+        return self._duals is not None
+
+    @property
+    def n_clusters(self) -> int:
+        return int(self.labels.max()) + 1
+
+    @cached_property
+    def centers(self) -> FloatArray:
+        _, first = np.unique(self.labels, return_index=True)
+        return self.x[first]
+
+    @cached_property
+    def cluster_sizes(self) -> IntArray:
+        return cluster_sizes(self.labels)
+
+    @cached_property
+    def labels_certified(self) -> bool | None:
+        if self._duals is None or self.status != "optimal":
+            return None
+        from fusionopt.recovery import certify
+
+        return bool(certify(self.problem, self.labels, duals=self.edge_duals()).holds)
+
+    def edge_duals(self) -> FloatArray:
+        """v_ij with ||v_ij|| <= lam w_ij and D(v) = dual_objective.
+
+        Returns
+        -------
+        float64 (n_edges, n_features)
+            Rows in the order of ``problem.graph.edges`` (i < j), allocated at each call.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The duals were not kept (a path too large to keep them all).
+        """
+        if self._duals is None:
+            _checks.refuse(
+                "the duals of this result were not kept; solve(result.problem, warm_start=result) gives them.",
+                argument="edge_duals",
+                got="a result without duals",
+                wanted="a result of solve()",
+            )
+        return self._duals()
+
+    def certificate(self) -> Certificate:
+        """A saved proof that `python -m fusionopt.verify` checks without this package's solver."""
+        from fusionopt.certificate import build_certificate
+
+        return build_certificate(
+            self.problem,
+            self.x,
+            self.labels,
+            self.edge_duals(),
+            objective=self.objective,
+            dual_objective=self.dual_objective,
+            gap=self.gap,
+            status=self.status,
+        )
+
+    def refit(self) -> FloatArray:
+        """Minimiser of the summed losses of each cluster, (n_clusters, n_features).
+
+        Fused estimates are pulled towards each other; these are not. Minimum norm where not unique.
+        """
+        loss = self.problem.loss
+        _checks.check_instance("problem.loss", loss, QuadraticNodeLoss, "a quadratic loss")
+        assert isinstance(loss, QuadraticNodeLoss)
+        return pooled_minimiser(loss, self.labels)
+
+    def summary(self) -> str:
+        """A few lines for a reader in a hurry."""
+        sizes = np.sort(self.cluster_sizes)[::-1]
+        shown = ", ".join(str(int(s)) for s in sizes[:10]) + (", ..." if len(sizes) > 10 else "")
+        return "\n".join(
+            [
+                f"{self.status}: {self.message}",
+                f"lam {self.problem.lam:.6g}, objective {self.objective:.10g}, dual {self.dual_objective:.10g}, "
+                f"relative gap {self.rel_gap:.2e}",
+                f"{self.n_clusters} clusters of sizes {shown}",
+                f"{self.n_iter} iterations, {self.setup_time:.3g} s setup, {self.solve_time:.3g} s solve",
+            ]
+        )
+
+    def require_converged(self) -> Result:
+        """Itself when the status is "optimal" or "stationary".
+
+        Raises
+        ------
+        NotConvergedError
+            Otherwise; `.result` is this result.
+        """
+        if self.status not in CONVERGED:
+            raise NotConvergedError(f"status is {self.status!r}: {self.message}", result=self)
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, problem and duals included, to one .npz file without pickle."""
+        arrays = _archive.pack_problem(self.problem) | _archive.pack_result(self, "result.")
+        if self._duals is not None:
+            arrays["result.duals"] = self.edge_duals()
+        _archive.write(path, "result", arrays)
+
+    @staticmethod
+    def load(path: str | Path) -> Result:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Not such a file.
+        """
+        arrays = _archive.read(path, "result")
+        result = _archive.unpack_result(arrays, "result.", _archive.unpack_problem(arrays))
+        if "result.duals" in arrays:
+            duals = arrays["result.duals"]
+            result.keep_duals(duals.copy)
+        return result
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.status}, lam={self.problem.lam:g}, objective={self.objective:.8g}, "
+            f"rel_gap={self.rel_gap:.1e}, n_clusters={self.n_clusters})"
+        )

@@ -1,0 +1,259 @@
+"""`solve`: the loop in chunks, so that Ctrl-C, callbacks and time limits are seen between them."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fusionopt import _checks
+from fusionopt._bridge import Certificate, Engine
+from fusionopt.clusters import exact_labels
+from fusionopt.problem import FusionProblem
+from fusionopt.result import Result, Trace
+from fusionopt.settings import AdmmSettings
+
+FloatArray = NDArray[np.float64]
+Callback = Callable[["Progress"], object]
+
+log = logging.getLogger("fusionopt")
+
+_MAX_FINISHES = 4
+"""Finishing is tried at the tolerance asked for, then at a tenth of it, and so on."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback of `solve` sees at each check.
+
+    Attributes
+    ----------
+    iteration : int
+    elapsed : float
+        Seconds since the start.
+    objective, dual_objective, gap, rel_gap : float
+        The certificate of the best point of this check.
+    """
+
+    iteration: int
+    elapsed: float
+    objective: float
+    dual_objective: float
+    gap: float
+    rel_gap: float
+
+
+class Interrupt:
+    """Set by the first Ctrl-C of the main thread; the second raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@contextmanager
+def watch_interrupt() -> Iterator[Interrupt]:
+    """Turn the first Ctrl-C into a request; a no-op outside the main thread or under a handler of the caller's."""
+    interrupt = Interrupt()
+    own = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not own:
+        yield interrupt
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def solve(
+    problem: FusionProblem,
+    settings: AdmmSettings | None = None,
+    *,
+    warm_start: Result | ArrayLike | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Solve one problem to a certified duality gap, and finish its partition.
+
+        minimise over x:  F(x) = sum_i f_i(x_i) + lam sum_{(i,j) in E} w_ij ||x_i - x_j||
+
+    Parameters
+    ----------
+    problem : FusionProblem
+    settings : AdmmSettings or None
+        None takes every default.
+    warm_start : Result, array-like (n_nodes, n_features) or None
+        Where to start; the answer does not depend on it beyond the tolerance.
+    callback : callable or None
+        Called with a `Progress` at each check; a true return value stops the run.
+
+    Returns
+    -------
+    Result
+        ``status`` "optimal" promises gap <= eps_rel max(|P|, |D|) + eps_abs, or a gap within the rounding error
+        of computing it, at the x returned and with the duals returned. "user_limit" and "interrupted" come with
+        the best point reached and its own valid gap.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        An argument that breaks a rule, before any work.
+    MemoryLimitError
+        The pairs of a complete graph would not fit the machine.
+    KeyboardInterrupt
+        On a second Ctrl-C.
+
+    Notes
+    -----
+    Relaxed ADMM, O(n_edges n_features) a sweep; see docs/architecture.md. The library prints nothing;
+    ``verbose`` logs to the logger "fusionopt".
+
+    Examples
+    --------
+    >>> from fusionopt import FusionProblem, SquaredDistance, solve
+    >>> result = solve(FusionProblem(SquaredDistance([0.0, 2.0]), lam=0.25))
+    >>> result.status, result.x.ravel().tolist()
+    ('optimal', [0.25, 1.75])
+    """
+    _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph, lam=1.0)")
+    chosen = AdmmSettings() if settings is None else settings
+    _checks.check_instance("settings", chosen, AdmmSettings, "for instance AdmmSettings(), or None")
+    start = time.perf_counter()
+    point = None
+    if warm_start is not None:
+        x = warm_start.x if isinstance(warm_start, Result) else warm_start
+        point = _checks.as_point("warm_start", x, (problem.n_nodes, problem.n_features))
+    engine = Engine(problem, chosen)
+    if point is not None:
+        engine.warm_start(point)
+    setup_time = time.perf_counter() - start
+    with watch_interrupt() as interrupt:
+        result = run(engine, chosen, callback, interrupt, setup_time)
+    result.keep_duals(engine.duals)
+    return result
+
+
+def run(
+    engine: Engine, settings: AdmmSettings, callback: Callback | None, interrupt: Interrupt, setup_time: float
+) -> Result:
+    """Run an engine at its present lam until the stop rule holds or something stops it."""
+    start = time.perf_counter()
+    trace = Trace()
+    first = engine.n_iter
+    finishes, stopped, proven, finished = 0, "", False, False
+    while not engine.decoupled:
+        left = settings.max_iter - (engine.n_iter - first)
+        if left <= 0:
+            stopped = f"max_iter = {settings.max_iter} was reached"
+            break
+        met = engine.run(min(engine.check_every, left))
+        last = engine.last()
+        elapsed = time.perf_counter() - start
+        if met or engine.n_iter % engine.check_every == 0:
+            trace.add(engine.n_iter - first, elapsed, last)
+            if settings.verbose:
+                log.info("iteration %d: objective %.10g, gap %.3g", engine.n_iter, last.objective, last.gap)
+            if callback is not None and callback(_progress(trace, last)):
+                stopped = "the callback asked to stop"
+        if met and not stopped:
+            finish = engine.finish()
+            finishes += 1
+            proven = finish.proven
+            finished = finish.accepted and engine.certify(engine.point()).met
+            if finished:
+                break
+            # The candidates of this accuracy were no better than the raw point: they need sharper duals.
+            engine.tighten(0.1**finishes)
+            if finishes == _MAX_FINISHES:
+                break
+        if interrupt.requested:
+            stopped = "interrupted"
+        elif settings.time_limit is not None and elapsed > settings.time_limit:
+            stopped = f"time_limit = {settings.time_limit:g} s was reached"
+        if stopped:
+            break
+
+    x, certificate = _best_point(engine, finished)
+    if certificate.met:
+        status = "optimal"
+    elif not np.isfinite(certificate.objective):
+        status = "numerical_error"
+    else:
+        status = "interrupted" if stopped == "interrupted" else "user_limit"
+    size = max(abs(certificate.objective), abs(certificate.dual_objective))
+    exact = certificate.gap <= certificate.rounding
+    rel_gap = 0.0 if exact or certificate.gap == 0 else certificate.gap / size
+    elapsed = time.perf_counter() - start
+    trace.add(engine.n_iter - first, elapsed, certificate)
+    return Result(
+        problem=engine.problem,
+        settings=settings,
+        x=x,
+        labels=exact_labels(x, engine.problem.graph),
+        objective=certificate.objective,
+        dual_objective=certificate.dual_objective,
+        gap=certificate.gap,
+        rel_gap=rel_gap,
+        status=status,
+        message=_message(engine, status, stopped, rel_gap, engine.n_iter - first, proven),
+        n_iter=engine.n_iter - first,
+        primal_residual=engine.primal_residual(),
+        dual_residual=certificate.dual_residual,
+        setup_time=setup_time,
+        solve_time=elapsed,
+        trace=trace.arrays(),
+    )
+
+
+def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:
+    """The finished point; without one the better of the raw point and the mean over fused components."""
+    x = engine.point()
+    certificate = engine.certify(x)
+    if finished or engine.decoupled:
+        return x, certificate
+    fused = engine.fused_point()
+    alternative = engine.certify(fused)
+    if alternative.gap <= certificate.gap:
+        return fused, alternative
+    return x, engine.certify(x)
+
+
+def _progress(trace: Trace, last: Certificate) -> Progress:
+    size = max(abs(last.objective), abs(last.dual_objective))
+    rel_gap = last.gap / size if size > 0 else 0.0
+    return Progress(
+        trace.iteration[-1], trace.time[-1], last.objective, last.dual_objective, last.gap, rel_gap
+    )
+
+
+def _message(engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: int, proven: bool) -> str:
+    graph = engine.problem.graph
+    if engine.decoupled:
+        why = "lam = 0" if graph.n_edges else "no edges"
+        parts = [f"{why}: every node is solved on its own, in closed form"]
+    elif status == "optimal":
+        parts = [f"certified optimum: relative gap {rel_gap:.1e} after {n_iter} iterations of ADMM"]
+        if proven:
+            parts.append("the duals prove the partition exact up to rounding")
+    else:
+        parts = [f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations"]
+    if graph.n_components > 1:
+        parts.append(f"{graph.n_components} components")
+    if not engine.unique:
+        parts.append("the minimiser is not unique: the one given has minimum norm in each component")
+    return "; ".join(parts)
