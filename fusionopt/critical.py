@@ -1,0 +1,142 @@
+"""lambda_max: the smallest lam at which every component of the graph is one cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks
+from fusionopt._bridge import Engine
+from fusionopt.problem import FusionProblem
+from fusionopt.settings import AdmmSettings
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_WIDTH = 1e-9
+"""Relative width of the bracket."""
+_BELOW = 1e-8
+"""How far below the present bound the next direction is taken, relative."""
+_MAX_STEPS = 60
+
+
+def lambda_max(problem: FusionProblem) -> float:
+    """Smallest lam that fuses every component: the upper end of `lambda_max_bounds`.
+
+    Parameters
+    ----------
+    problem : FusionProblem
+        Its lam is not used.
+
+    Returns
+    -------
+    float
+        0 where nothing is left to fuse: one node, no edges, or nodes that agree already.
+
+    Raises
+    ------
+    InvalidTypeError
+        A loss or penalty that the engine does not solve.
+
+    Examples
+    --------
+    >>> from fusionopt import FusionProblem, SquaredDistance
+    >>> round(lambda_max(FusionProblem(SquaredDistance([0.0, 2.0]))), 8)
+    1.0
+    """
+    return bracket_lambda_max(problem)[1]
+
+
+def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
+    """(low, high] around the smallest lam that fuses every component, largest over components.
+
+        lambda_max = min { t : B'z = -grad f(y), ||z_e|| <= t w_e }
+                   = max_z  <-grad f(y), z> / sum_e w_e ||z_i - z_j||,       y = argmin sum_i f_i
+
+    Parameters
+    ----------
+    problem : FusionProblem
+        Its lam is not used.
+
+    Returns
+    -------
+    (low, high) : floats
+        A direction z proves the lower end, a feasible flow the upper one; high - low <= 1e-9 high unless rounding
+        forbids it.
+
+    Raises
+    ------
+    InvalidTypeError
+        A loss or penalty that the engine does not solve.
+
+    Notes
+    -----
+    Dinkelbach's method: the solution at the present lower bound is the direction of the next one, so the bound
+    rises monotonically and superlinearly; theory of the duals in 2006.11355 and the flow test of `recovery`.
+    """
+    return bracket_lambda_max(problem)
+
+
+def bracket_lambda_max(problem: FusionProblem) -> tuple[float, float]:
+    _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph)")
+    settings = AdmmSettings(eps_rel=1e-8)
+    engine = Engine(problem.with_lam(0.0), settings)
+    force = engine.pooled_force()
+    labels = problem.graph.component_labels
+    if not engine.coupled or not force.any():
+        return 0.0, 0.0
+    if problem.n_features == 1 and problem.graph.is_complete and problem.graph.node_weights is None:
+        value = _one_dimension(force[:, 0], problem.graph.weight)
+        return value, value
+    low = float(_ratios(engine, force, force, labels).max())
+    for _ in range(_MAX_STEPS):
+        # Just below the bound: there the clusters that part last are still apart and point along the direction wanted.
+        engine.set_lam(low * (1 - _BELOW))
+        _solve(engine, settings)
+        raised = float(_ratios(engine, engine.point() - engine.shift, force, labels).max(initial=0.0))
+        tight = raised <= low * (1 + 0.1 * _WIDTH)
+        low = max(low, raised)
+        if tight:
+            break
+    # Just above it the same duals, lengthened with lam, are the flow that holds everything together.
+    step = 0.5 * _WIDTH
+    while step < 1.0:
+        high = low * (1 + step)
+        engine.set_lam(high)
+        proven = engine.finish().proven or _solve(engine, settings)
+        x = engine.point()
+        if proven and _constant(x, labels):
+            return low, high
+        # Rounding (or a direction that was not the last one) kept the flow from fitting: the bracket widens honestly.
+        low = max(low, float(_ratios(engine, x - engine.shift, force, labels).max(initial=0.0)))
+        step *= 4.0
+    return low, 2.0 * low
+
+
+def _solve(engine: Engine, settings: AdmmSettings) -> bool:
+    """Run to the tolerance and finish, with sharper duals while the partition is not proven."""
+    for attempt in range(4):
+        engine.run(settings.max_iter)
+        if engine.finish().proven:
+            return True
+        engine.tighten(0.01 ** (attempt + 1))
+    return False
+
+
+def _constant(x: FloatArray, labels: IntArray) -> bool:
+    _, first = np.unique(labels, return_index=True)
+    return bool((x == x[first][labels]).all())
+
+
+def _ratios(engine: Engine, z: FloatArray, force: FloatArray, labels: IntArray) -> FloatArray:
+    """<force, z> / sum w ||z_i - z_j|| of each component: lower bounds of its lambda_max."""
+    penalties = engine.component_penalties(z)
+    products = np.bincount(labels, (force * z).sum(axis=1), minlength=len(penalties))
+    return np.divide(products, penalties, out=np.zeros_like(products), where=penalties > 0)
+
+
+def _one_dimension(force: FloatArray, weight: float) -> float:
+    """max_k |sum of the k smallest| / (W k (n - k)): the cut that holds out longest."""
+    n = len(force)
+    k = np.arange(1, n)
+    return float((np.abs(np.cumsum(np.sort(force))[:-1]) / (k * (n - k))).max() / weight)
