@@ -27,7 +27,11 @@ Callback = Callable[["Progress"], object]
 log = logging.getLogger("fusionopt")
 
 _MAX_FINISHES = 4
-"""Finishing is tried at the tolerance asked for, then at a tenth of it, and so on."""
+"""Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
+_EXTRA_ITERATIONS = 100
+_EXTRA_NUMBERS = 2e6
+"""... while that takes no more iterations than the tolerance did plus _EXTRA_ITERATIONS, and on large problems a
+quarter more, or as many as touch _EXTRA_NUMBERS dual entries."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,8 @@ def run(
     start = time.perf_counter()
     trace = Trace()
     first = engine.n_iter
-    finishes, stopped, proven, finished = 0, "", False, False
+    finishes, budget, stopped = 0, 0, ""
+    proven, finished, wants_proof = False, False, True
     while not engine.decoupled:
         left = settings.max_iter - (engine.n_iter - first)
         if left <= 0:
@@ -170,17 +175,18 @@ def run(
                 log.info("iteration %d: objective %.10g, gap %.3g", engine.n_iter, last.objective, last.gap)
             if callback is not None and callback(_progress(trace, last)):
                 stopped = "the callback asked to stop"
-        if met and not stopped:
+        late = wants_proof and finishes > 0 and engine.n_iter - first >= budget
+        if (met or late) and not stopped:
             finish = engine.finish()
             finishes += 1
+            budget = budget or _proof_budget(engine, engine.n_iter - first)
             proven = finish.proven
             finished = finish.accepted and engine.certify(engine.point()).met
-            if finished:
+            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES
+            if finished and (proven or not wants_proof):
                 break
-            # The candidates of this accuracy were no better than the raw point: they need sharper duals.
-            engine.tighten(0.1**finishes)
-            if finishes == _MAX_FINISHES:
-                break
+            # A partition that the duals do not prove needs sharper duals; past the budget the tolerance is enough.
+            engine.tighten(0.01**finishes if wants_proof else 0.1)
         if interrupt.requested:
             stopped = "interrupted"
         elif settings.time_limit is not None and elapsed > settings.time_limit:
@@ -218,6 +224,11 @@ def run(
         solve_time=elapsed,
         trace=trace.arrays(),
     )
+
+
+def _proof_budget(engine: Engine, n_iter: int) -> int:
+    numbers = engine.problem.graph.n_edges * engine.problem.n_features
+    return n_iter + int(min(n_iter + _EXTRA_ITERATIONS, max(n_iter / 4, _EXTRA_NUMBERS / numbers)))
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:

@@ -33,6 +33,7 @@ struct FinishReport {
     Index n_clusters = 0;
     Index newton_steps = 0;
     Index candidates = 0;
+    double work = 0.0;  // edges visited by Newton-CG
 };
 
 class Admm {
@@ -41,7 +42,7 @@ class Admm {
 
     // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule. No allocation.
     bool run(Index iterations);
-    // Partition finishing (see finish.cpp). The state stays a valid ADMM state, so run() may go on after it.
+    // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it was, so run() may go on.
     FinishReport finish();
     // The certificate of x (any point) with the current duals.
     Certificate certify(const Vector& x);
@@ -53,7 +54,8 @@ class Admm {
     void fused_point(Vector& out) const;
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
-    const Vector& x() const { return x_; }
+    // The finished point after finish(), else the present iterate.
+    const Vector& x() const { return finished_.empty() ? x_ : finished_; }
     const Labels& labels() const { return labels_; }
     Index n_clusters() const { return n_clusters_; }
     const Certificate& last() const { return last_; }
@@ -61,7 +63,7 @@ class Admm {
     double rho() const { return rho_; }
     double lam() const { return lam_; }
     double primal_residual();
-    // Asks the next checks for a tolerance `factor` times the one set.
+    // Asks the next checks for a tolerance and a rounding bound `factor` times the ones set.
     void tighten(double factor) { tightening_ = factor; }
     Index n_edges() const { return coupling_->n_edges(); }
 
@@ -75,8 +77,8 @@ class Admm {
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
     void change_rho(double factor);
-    double repair();
-    bool split(const std::vector<Labels>& ladder, Index middle, const Vector& kept, Labels& labels, Vector& x) const;
+    double repair(double& work);
+    bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels, Vector& x) const;
     Coupling::Sums manifold(const Vector& phi);
 
     QuadraticLoss loss_;
@@ -85,7 +87,7 @@ class Admm {
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
     Index n_iter_ = 0, since_start_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
     double gap_at_adapt_ = 0.0, clip_ = 100.0;
-    Vector x_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
+    Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;
     Labels labels_;
     Index n_clusters_ = 0;

@@ -147,14 +147,21 @@ class CompleteCoupling final : public Coupling {
                 out[at(i * d_ + k)] = weight_ * r_[i] * (sigma_ * phi[at(i * d_ + k)] - mean[at(k)]);
     }
 
-    void balance(const Labels& labels, Index n_clusters, const Vector& e, Vector& phi) override {
+    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double, Vector& phi) override {
         Vector sums(at(n_clusters), 0.0);
         for (Index i = 0; i < m_; ++i) sums[at(labels[at(i)])] += r_[i];
         for (Index i = 0; i < m_; ++i) {
             const double scale = weight_ * r_[i] * sums[at(labels[at(i)])];
             for (Index k = 0; k < d_; ++k) phi[at(i * d_ + k)] = scale > 0.0 ? e[at(i * d_ + k)] / scale : 0.0;
         }
+        return 0;
     }
+
+    void keep_state() override {
+        if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
+        std::copy_n(y_.data(), y_.size(), kept_.data());
+    }
+    void swap_state() override { std::swap(y_, kept_); }
 
     std::vector<Labels> partitions(double lam, Index& middle) const override {
         Ladder ladder(m_, lam);
@@ -229,7 +236,7 @@ class CompleteCoupling final : public Coupling {
 
     Index m_, d_, stride_;
     double weight_, sigma_ = 0.0, rho_ = 1.0;
-    Buffer r_, x_, phi_, t_, g_, row_, worst_, y_;
+    Buffer r_, x_, phi_, t_, g_, row_, worst_, y_, kept_;
     Vector common_null_, factor_, shifted_, node_, total_, scratch_;
 };
 

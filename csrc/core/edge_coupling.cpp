@@ -164,7 +164,7 @@ class EdgeCoupling final : public Coupling {
         }
     }
 
-    void balance(const Labels& labels, Index, const Vector& e, Vector& phi) override {
+    Index balance(const Labels& labels, Index, const Vector& e, double tol, Vector& phi) override {
         fill_matrix([&](Index edge) { return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0; });
         const auto apply = [&](const Vector& v, Vector& av) {
             std::fill(av.begin(), av.end(), 0.0);
@@ -177,9 +177,17 @@ class EdgeCoupling final : public Coupling {
             }
         };
         std::fill(phi.begin(), phi.end(), 0.0);
-        // Twice: the second solve refines the first one's rounding.
-        for (int pass = 0; pass < 2; ++pass) pcg(apply, precondition, e, phi, pass == 0 ? 1e-10 : 1e-5, kMaxBalance, work_);
+        Index passes = pcg(apply, precondition, e, phi, tol, kMaxBalance, work_);
+        // A second solve refines the first one's rounding where all digits are wanted.
+        if (tol < 1e-8) passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_);
+        return passes;
     }
+
+    void keep_state() override {
+        if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
+        std::copy_n(y_.data(), y_.size(), kept_.data());
+    }
+    void swap_state() override { std::swap(y_, kept_); }
 
     std::vector<Labels> partitions(double lam, Index& middle) const override {
         Ladder ladder(m_, lam);
@@ -263,7 +271,7 @@ class EdgeCoupling final : public Coupling {
 
     Index m_, d_, n_edges_;
     std::vector<std::int32_t> tail_, head_;
-    Buffer weight_, rho_, stretch_, y_, row_;
+    Buffer weight_, rho_, stretch_, y_, kept_, row_;
     bool restretch_ = false;
     std::vector<Index> start_;
     std::vector<std::int32_t> neighbour_, edge_of_;

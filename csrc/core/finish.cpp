@@ -14,7 +14,11 @@ namespace fusionopt {
 namespace {
 
 constexpr int kMaxRepairs = 12;
+constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
+constexpr int kMaxFailures = 2;         // rounds that did not lower the objective
+constexpr double kMaxShatter = 16.0;    // a cluster larger than this is never broken into its nodes
+constexpr double kFreeWork = 2e6;      // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -46,21 +50,27 @@ Coupling::Sums Admm::manifold(const Vector& phi) {
 
 // Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the edges between clusters are
 // fixed at their exact duals. Returns the largest norm after the last balancing, to be compared with lam.
-double Admm::repair() {
+double Admm::repair(double& work) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
     const Index d = loss_.n_features;
-    double largest = std::numeric_limits<double>::infinity(), previous = largest;
+    const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
+    double largest = std::numeric_limits<double>::infinity(), previous = largest, tol = coupling_->complete() ? kExact : 1e-3;
     for (int round = 0; round < kMaxRepairs; ++round) {
         for (Index i = 0; i < loss_.n_nodes; ++i) {
             loss_.apply_node(i, x_.data() + i * d, node_.data());
             for (Index k = 0; k < d; ++k) rhs_[at(i * d + k)] = loss_.linear[at(i * d + k)] - node_[at(k)] - g_[at(i * d + k)];
         }
-        coupling_->balance(labels_, n_clusters_, rhs_, phi_);
+        work += edges * (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, phi_)));
         largest = manifold(phi_).largest;
         const double excess = largest - lam_;
-        if (excess <= lam_ * kFits * ball_shrink(d) || !(excess < 0.7 * previous)) break;
-        previous = excess;
+        if (excess <= fits) {
+            if (tol == kExact) break;
+            tol = kExact;  // it fits roughly: now the row sums to the last digit
+        } else if (!(excess < 0.7 * previous)) {
+            break;
+        }
+        previous = std::fmax(excess, fits);
     }
     coupling_->set_rho(loss_, rho_);
     return largest;
@@ -75,6 +85,7 @@ FinishReport Admm::finish() {
     sweep(0.0, true);
     const Certificate raw = judge(x_, penalty_);
     const Vector kept = x_;
+    coupling_->keep_state();
 
     struct Best {
         Labels labels;
@@ -84,6 +95,11 @@ FinishReport Admm::finish() {
     } best;
     Labels labels = ladder[at(middle)];
     Vector x = x_;  // where the next reduced problem starts
+    Index rung = middle;
+    Labels previous;
+    int failures = 0;
+    // A sweep costs about two visits an edge; finishing may cost as much as the sweeps did.
+    const double budget = std::fmax(kFreeWork, 2.0 * static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
     for (int round = 0; round < kMaxRounds && !report.proven; ++round) {
         Index n_clusters = relabel(labels);
         Vector start(at(n_clusters * d), 0.0), count(at(n_clusters), 0.0);
@@ -93,44 +109,67 @@ FinishReport Admm::finish() {
         }
         for (Index c = 0; c < n_clusters; ++c)
             for (Index k = 0; k < d; ++k) start[at(c * d + k)] /= count[at(c)];
-        const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start);
+        const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start, budget - report.work);
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
+        report.work += solution.work;
         for (Index i = 0; i < m; ++i) {
             std::copy_n(solution.centres.data() + labels[at(i)] * d, d, x.data() + i * d);
             labels[at(i)] = solution.merged[at(labels[at(i)])];
         }
-        n_clusters = solution.n_groups;
+        n_clusters = relabel(labels);
 
         const double noise = solution.rounding + best.rounding;
         const bool tie = std::fabs(solution.objective - best.objective) <= noise;
+        failures = !tie && solution.objective < best.objective ? 0 : failures + 1;
         if (tie ? n_clusters < best.n_clusters : solution.objective < best.objective)
             best = {labels, n_clusters, x, solution.objective, solution.rounding};
+        if (failures > kMaxFailures) break;
 
         labels_ = labels;
         n_clusters_ = n_clusters;
         x_ = x;
-        const double largest = repair();
+        const double largest = repair(report.work);
         report.proven = solution.stationary && largest <= lam_ * (1.0 + kFits * ball_shrink(d));
         if (report.proven) {
             // The exact partition: by strict convexity no other can be lower.
             best = {labels, n_clusters, x, solution.objective, solution.rounding};
             break;
         }
-        if (!split(ladder, middle, kept, labels, x)) break;
+        // A split that Newton took back was made at the wrong place: look at the next finer rung.
+        if (labels == previous) --rung;
+        previous = labels;
+        if (rung < 0 || report.work > budget || !split(ladder, rung, kept, labels, x)) break;
     }
     labels_ = best.labels;
     n_clusters_ = best.n_clusters;
-    x_ = best.x;
-    if (!report.proven) repair();
     report.n_clusters = best.n_clusters;
     report.accepted = loss_.constant + best.objective <= raw.objective + best.rounding + raw.rounding;
+    if (report.proven) {
+        x_ = best.x;
+        finished_ = best.x;
+        return report;
+    }
+    // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at a point no better.
+    x_ = best.x;
+    repair(report.work);
+    sweep(0.0, true);
+    const double repaired = judge(x_, penalty_).gap;
+    coupling_->swap_state();
+    sweep(0.0, true);
+    const bool restore = judge(x_, penalty_).gap <= repaired;
+    if (report.accepted) finished_ = best.x;
+    if (restore) {
+        x_ = kept;
+    } else {
+        coupling_->swap_state();
+    }
     return report;
 }
 
-// A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the ladder that divides it, or
-// into its nodes where none does. Its parts start where the raw point has them, around the present centre.
-bool Admm::split(const std::vector<Labels>& ladder, Index middle, const Vector& kept, Labels& labels, Vector& x) const {
+// A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the ladder that divides it, or,
+// when it is small, into its nodes where none does. Its parts start where the raw point has them, around the present centre.
+bool Admm::split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels, Vector& x) const {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
     std::vector<char> bad(at(n_clusters_), 0);
@@ -143,7 +182,7 @@ bool Admm::split(const std::vector<Labels>& ladder, Index middle, const Vector& 
         for (Index k = 0; k < d; ++k) mean[at(c * d + k)] += kept[at(i * d + k)];
     }
     std::vector<Index> rung(at(n_clusters_), -1);
-    for (Index level = middle; level >= 0; --level) {
+    for (Index level = coarsest; level >= 0; --level) {
         const Labels& finer = ladder[at(level)];
         std::vector<std::int32_t> first(at(n_clusters_), -1);
         for (Index i = 0; i < m; ++i) {
@@ -160,7 +199,7 @@ bool Admm::split(const std::vector<Labels>& ladder, Index middle, const Vector& 
     for (Index i = 0; i < m; ++i) {
         const std::int32_t c = labels_[at(i)];
         labels[at(i)] = c;
-        if (!bad[at(c)]) continue;
+        if (!bad[at(c)] || (rung[at(c)] < 0 && count[at(c)] > kMaxShatter)) continue;
         const std::int32_t part = rung[at(c)] >= 0 ? ladder[at(rung[at(c)])][at(i)] : static_cast<std::int32_t>(i);
         const auto [found, fresh] = parts.try_emplace({c, part}, next);
         if (fresh) ++next;

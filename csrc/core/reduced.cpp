@@ -184,14 +184,14 @@ class Newton {
    public:
     Newton(const ReducedProblem& problem, const Vector& start)
         : p_(problem), n_(problem.loss.n_nodes), d_(problem.loss.n_features), penalty_(problem, n_, d_), degree_(penalty_.degrees()),
-          step_(at(n_ * d_)), rhs_(at(n_ * d_)), factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0), jacobi_(at(n_)) {
+          edges_(problem.complete ? 0.5 * static_cast<double>(n_ * (n_ - 1)) : static_cast<double>(problem.tail.size())), step_(at(n_ * d_)), rhs_(at(n_ * d_)), factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0), jacobi_(at(n_)) {
         current_.w = start;
         trial_.w.resize(start.size());
         work_.resize(start.size());
         evaluate(current_);
     }
 
-    Outcome run(Index max_steps) {
+    Outcome run(Index max_steps, double budget) {
         const double first = norm(current_.gradient);
         double best = std::numeric_limits<double>::infinity();
         int stalled = 0;
@@ -200,7 +200,7 @@ class Newton {
             const double size = norm(current_.gradient);
             stalled = size < 0.5 * best ? 0 : stalled + 1;
             best = std::fmin(best, size);
-            if (stalled >= 6) return Outcome::kStalled;
+            if (stalled >= 6 || work > budget) return Outcome::kStalled;
             direction(std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300))));
             if (find_collisions()) return Outcome::kCollision;
             if (!search()) return at_rounding() ? Outcome::kStationary : Outcome::kStalled;
@@ -213,6 +213,7 @@ class Newton {
     double rounding() const { return current_.rounding; }
     std::vector<std::pair<std::int32_t, std::int32_t>> colliding;
     Index steps = 0;
+    double work = 0.0;
 
    private:
     struct Point {
@@ -317,7 +318,7 @@ class Newton {
         };
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
         std::fill(step_.begin(), step_.end(), 0.0);
-        pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_);
+        work += edges_ * (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
     }
 
     // A centre whose full step passes (nearly) through its stiffest partner is about to fuse with it.
@@ -366,7 +367,9 @@ class Newton {
     const ReducedProblem& p_;
     Index n_, d_;
     Penalty penalty_;
-    Vector degree_, step_, rhs_, factors_, jacobi_, coarse_, sums_;
+    Vector degree_;
+    double edges_;
+    Vector step_, rhs_, factors_, jacobi_, coarse_, sums_;
     std::vector<std::int32_t> group_;
     Index n_groups_ = 0;
     Point current_, trial_;
@@ -421,7 +424,7 @@ void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::in
     }
 }
 
-ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start) {
+ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget) {
     const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
     ReducedSolution out;
     out.merged.resize(at(n));
@@ -431,8 +434,9 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
     Vector w = start;
     while (true) {
         Newton newton(current, w);
-        const Outcome outcome = newton.run(kMaxNewton - out.newton_steps);
+        const Outcome outcome = newton.run(kMaxNewton - out.newton_steps, budget - out.work);
         out.newton_steps += newton.steps;
+        out.work += newton.work;
         w = newton.centres();
         if (outcome != Outcome::kCollision) {
             out.stationary = outcome == Outcome::kStationary;

@@ -33,6 +33,7 @@ struct ReducedSolution {
     double rounding = 0.0;    // bound on the rounding error of `objective`
     bool stationary = false;  // gradient at rounding level with every pair of joined centres apart: the exact restricted optimum
     Index newton_steps = 0;
+    double work = 0.0;        // edges visited
 };
 
 // Edges between different groups, summed and sorted, appended to `out`.
@@ -42,6 +43,7 @@ void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::in
 // Damped Newton from `start`. Where a step would carry a centre through its stiffest partner the two are merged and the search goes on
 // with one centre less: the objective has no gradient there, and a step across it only shortens everybody's. Memory O(K d^2), time
 // O(edges d) a Hessian product.
-ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start);
+// `budget` bounds the edges visited; when it runs out the best point so far is returned with stationary = false.
+ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget);
 
 }  // namespace fusionopt
