@@ -106,7 +106,9 @@ class Engine:
         self._linear = linear / (self._h * self._s)
         self._hessians = hessians / self._h
         self._constant = loss.value(self.shift) / (self._h * self._s**2)
-        self.coupled = graph.n_edges > 0
+        # Where every node agrees with its component's minimiser there is nothing to trade off, at any lam.
+        self.agreed = not linear.any()
+        self.coupled = graph.n_edges > 0 and not self.agreed
         self._core = self._build() if self.coupled and problem.lam > 0 else None
 
     def _largest_weight(self) -> float:
@@ -150,6 +152,24 @@ class Engine:
         _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
+
+    def pooled_force(self) -> FloatArray:
+        """-grad f_i at the pooled minimiser of i's component."""
+        return self._linear * (self._h * self._s)
+
+    def component_penalties(self, z: FloatArray) -> FloatArray:
+        """sum w_ij ||z_i - z_j|| over the edges of each component."""
+        graph, unit = self.problem.graph, FusionProblem(self._loss, self.problem.graph, lam=1.0)
+        n = int(self._components.max()) + 1
+        if graph.is_complete:
+            # One component holds every edge; nodes of weight zero are components without any.
+            out = np.zeros(n)
+            joined = 0 if graph.node_weights is None else int(np.argmax(graph.node_weights > 0))
+            out[self._components[joined]] = unit.penalty_value(z)
+            return out
+        i, j = graph.edges.T
+        lengths = graph.weights * np.linalg.norm(z[i] - z[j], axis=1)
+        return np.bincount(self._components[i], lengths, minlength=n)
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -206,7 +226,9 @@ class Engine:
 
     def point(self) -> FloatArray:
         """The present primal point; rows of a finished cluster are bitwise equal."""
-        return self._alone() if self._core is None else self._back(self._core.x)
+        # Adding zero turns -0.0 into 0.0: rows of one cluster have the same bits.
+        x = self._alone() if self._core is None else self._back(self._core.x)
+        return x + 0.0
 
     def fused_point(self) -> FloatArray:
         """The mean over the components of edges whose dual lies inside its ball."""
@@ -253,7 +275,9 @@ class Engine:
         return np.asarray(v)
 
     def _alone(self) -> FloatArray:
-        """argmin f_i of each node, of minimum norm."""
+        """argmin f_i of each node, of minimum norm (or the common minimiser, where all agree on it)."""
+        if self.agreed and self.problem.lam > 0 and self.problem.graph.n_edges > 0:
+            return self.shift
         hessians, linear = self._loss.hessians(), self._loss.linear()
         if hessians.ndim == 1:
             # q_i / h_i is the target itself; the division would round it.

@@ -335,9 +335,14 @@ def solution_path(
 
 def _as_lams(lams: ArrayLike) -> FloatArray:
     values: Iterable[Any] = [lams] if np.ndim(lams) == 0 else np.asarray(lams)
-    out = _checks.as_vector("lams", values)
-    for value in out:
-        _checks.check_lam(float(value))
+    out = _checks.as_nonnegative_array("lams", values)
+    if out.ndim != 1 or len(out) == 0:
+        _checks.refuse(
+            f"lams has shape {out.shape}; give one lam, or a list of at least one.",
+            argument="lams",
+            got=out.shape,
+            wanted="shape (L,), L >= 1",
+        )
     return out
 
 

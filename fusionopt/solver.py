@@ -186,7 +186,7 @@ def run(
             if finished and (proven or not wants_proof):
                 break
             # A partition that the duals do not prove needs sharper duals; past the budget the tolerance is enough.
-            engine.tighten(0.01**finishes if wants_proof else 0.1)
+            engine.tighten(0.01**finishes if wants_proof else 0.1 ** min(finishes, 12))
         if interrupt.requested:
             stopped = "interrupted"
         elif settings.time_limit is not None and elapsed > settings.time_limit:
@@ -255,8 +255,11 @@ def _progress(trace: Trace, last: Certificate) -> Progress:
 def _message(engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: int, proven: bool) -> str:
     graph = engine.problem.graph
     if engine.decoupled:
-        why = "lam = 0" if graph.n_edges else "no edges"
-        parts = [f"{why}: every node is solved on its own, in closed form"]
+        why = "every node's own minimiser serves its whole component"
+        if not engine.agreed or engine.problem.lam == 0:
+            why = "lam = 0" if graph.n_edges else "no edges"
+            why += ": every node is solved on its own, in closed form"
+        parts = [f"certified optimum: {why}"]
     elif status == "optimal":
         parts = [f"certified optimum: relative gap {rel_gap:.1e} after {n_iter} iterations of ADMM"]
         if proven:

@@ -13,6 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
+constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -44,6 +45,7 @@ void Admm::sweep(double alpha, bool check) {
 }
 
 bool Admm::run(Index iterations) {
+    unproject();
     for (Index k = 0; k < iterations; ++k) {
         const bool checking = (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
@@ -74,10 +76,20 @@ Certificate Admm::judge(const Vector& x, double penalty) {
         if (value.null > kEps * coupling_->chain() * scale) out.gap = kInfinity;
     }
     out.dual_objective = out.objective - out.gap;
-    const double size = std::fmax(std::fabs(out.objective), std::fabs(out.dual_objective));
-    const double tolerance = std::isfinite(size) ? tightening_ * (options_.eps_rel * size + options_.eps_abs) : 0.0;
-    out.met = out.gap <= tolerance || out.gap <= tightening_ * out.rounding;
+    out.met = within(out);
     return out;
+}
+
+// The stop rule.
+bool Admm::within(const Certificate& c) const {
+    const double size = std::fmax(std::fabs(c.objective), std::fabs(c.dual_objective));
+    const double tolerance = std::isfinite(size) ? options_.eps_rel * size + options_.eps_abs : 0.0;
+    return c.gap <= tightening_ * tolerance || c.gap <= tightening_ * c.rounding;
+}
+
+void Admm::unproject() {
+    if (projected_) coupling_->swap_state();
+    projected_ = false;
 }
 
 // Singular H_i: the dual value is finite only where g_i lies in the range of H_i. The flow is corrected by the potentials phi = Pi u
@@ -123,8 +135,15 @@ void Admm::fused_point(Vector& out) const {
 }
 
 bool Admm::check() {
-    double scale = 1.0;
+    // The balance of the iteration itself; with singular H_i it leaves out the part of the residual that no loss feels.
+    const QuadraticLoss::Value own = loss_.evaluate(x_, g_);
+    bool due_to_finish = false;
     if (loss_.singular) {
+        Certificate balance;
+        balance.objective = loss_.constant + own.value + lam_ * penalty_;
+        balance.gap = std::fmax(lam_ * penalty_ - own.product + own.stat, 0.0);
+        balance.dual_objective = balance.objective - balance.gap;
+        due_to_finish = within(balance);
         project_null();
         Coupling::SweepRequest request;
         request.kind = SweepKind::kProject;
@@ -133,7 +152,7 @@ bool Admm::check() {
         request.commit = false;
         // The trial overwrites s, which the x-step needs: sums_ takes it.
         const double largest = coupling_->sweep(request, x_, sums_, nullptr).largest;
-        scale = largest > lam_ ? lam_ / largest * (1.0 - ball_shrink(loss_.n_features)) : 1.0;
+        const double scale = largest > lam_ ? lam_ / largest * (1.0 - ball_shrink(loss_.n_features)) : 1.0;
         for (double& g : g_) g *= scale;
     }
     last_ = judge(x_, penalty_);
@@ -144,12 +163,11 @@ bool Admm::check() {
             if (candidate.gap < last_.gap) last_ = candidate;
         }
     }
-    if (last_.met) return true;
+    if (last_.met || due_to_finish) return true;
     if (coupling_->complete()) {
         const bool due = since_start_ <= 100 || since_start_ % (5 * check_every_) == 0;
         if (due && n_adapted_ < kMaxAdaptations) {
-            const QuadraticLoss::Value value = loss_.evaluate(x_, g_);
-            adapt_complete(value, lam_ * penalty_ - value.product);
+            adapt_complete(own, lam_ * penalty_ - own.product);
         }
     } else if (since_start_ >= next_adapt_ && n_adapted_ < kMaxAdaptations) {
         adapt_edges();
@@ -160,7 +178,8 @@ bool Admm::check() {
 // Balances the two parts of the gap (engine design 2.2): a large slack asks for a larger rho, a large residual for a smaller one.
 void Admm::adapt_complete(const QuadraticLoss::Value& value, double slack) {
     if (!(value.stat > 0.0) || !(slack > 0.0)) return;
-    const double factor = std::clamp(std::sqrt(std::sqrt(slack / value.stat)), 0.2, 5.0);
+    double factor = std::clamp(std::sqrt(std::sqrt(slack / value.stat)), 0.2, 5.0);
+    factor = std::clamp(rho_ * factor, first_rho_ / kRhoRange, first_rho_ * kRhoRange) / rho_;
     if (factor < 1.5 && factor > 1.0 / 1.5) return;
     // With singular H the projected g is not the state's: take it anew.
     if (loss_.singular) sweep(0.0, true);
@@ -198,6 +217,7 @@ void Admm::adapt_edges() {
 }
 
 Certificate Admm::certify(const Vector& x) {
+    unproject();
     tightening_ = 1.0;  // the verdict is by the tolerance that was asked for
     const double alpha = 0.0;
     Coupling::SweepRequest request;
@@ -205,7 +225,9 @@ Certificate Admm::certify(const Vector& x) {
     double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
     stretch_ = 1.0;
     if (loss_.singular) {
-        // Make the correction part of the state, so that the duals handed out are the ones judged.
+        // The corrected duals take the place of the state until the next run, so that the duals handed out are the ones judged.
+        coupling_->keep_state();
+        projected_ = true;
         project_null();
         request.kind = SweepKind::kProject;
         request.step = step(alpha);
@@ -227,6 +249,7 @@ double Admm::primal_residual() {
 }
 
 void Admm::set_lam(double lam) {
+    unproject();
     finished_.clear();
     Coupling::SweepRequest request;
     request.kind = SweepKind::kMove;

@@ -40,11 +40,12 @@ class Admm {
    public:
     Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, AdmmOptions options);
 
-    // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule. No allocation.
+    // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule (for singular losses: when the iteration's own
+    // balance does, whose duals finish() or certify() must still bring into the range of the Hessians). No allocation.
     bool run(Index iterations);
     // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it was, so run() may go on.
     FinishReport finish();
-    // The certificate of x (any point) with the current duals.
+    // The certificate of x (any point) with the current duals, which duals() then returns.
     Certificate certify(const Vector& x);
     // Continues at another lam from the present state.
     void set_lam(double lam);
@@ -74,6 +75,8 @@ class Admm {
     bool check();
     Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const;
     void project_null();
+    void unproject();
+    bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
     void change_rho(double factor);
@@ -91,6 +94,7 @@ class Admm {
     double penalty_ = 0.0;
     Labels labels_;
     Index n_clusters_ = 0;
+    bool projected_ = false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;
     PcgWork work_;
 };

@@ -78,6 +78,7 @@ double Admm::repair(double& work) {
 
 FinishReport Admm::finish() {
     const Index m = loss_.n_nodes, d = loss_.n_features;
+    unproject();
     FinishReport report;
     Index middle = 0;
     const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);

@@ -1,0 +1,114 @@
+"""Personalised models that fuse into clusters: convex clustering and its relatives, with certificates.
+
+    minimise over x:  sum_i f_i(x_i) + sum_{i<j} w_ij g(x_i - x_j; lam)
+
+Names are loaded on first use, so importing the package is fast and `fusionopt.verify` loads no solver.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusionopt import datasets, plotting, recovery, reference, scaling, verify
+    from fusionopt.critical import lambda_max, lambda_max_bounds
+    from fusionopt.errors import (
+        FusionoptError,
+        InvalidArgumentError,
+        InvalidTypeError,
+        MemoryLimitError,
+        MissingDependencyError,
+        NotConvergedError,
+    )
+    from fusionopt.estimators import ConvexClustering
+    from fusionopt.graph import Graph
+    from fusionopt.losses import LeastSquares, SquaredDistance
+    from fusionopt.path import PathResult, solution_path
+    from fusionopt.penalties import L2Norm
+    from fusionopt.problem import FusionProblem
+    from fusionopt.result import Result
+    from fusionopt.settings import AdmmSettings
+    from fusionopt.solver import solve
+
+    __version__: str
+
+_MODULES = ("datasets", "plotting", "recovery", "reference", "scaling", "verify")
+
+_NAMES = {
+    "AdmmSettings": "settings",
+    "ConvexClustering": "estimators",
+    "FusionProblem": "problem",
+    "FusionoptError": "errors",
+    "Graph": "graph",
+    "InvalidArgumentError": "errors",
+    "InvalidTypeError": "errors",
+    "L2Norm": "penalties",
+    "LeastSquares": "losses",
+    "MemoryLimitError": "errors",
+    "MissingDependencyError": "errors",
+    "NotConvergedError": "errors",
+    "PathResult": "path",
+    "Result": "result",
+    "SquaredDistance": "losses",
+    "lambda_max": "critical",
+    "lambda_max_bounds": "critical",
+    "solution_path": "path",
+    "solve": "solver",
+}
+
+__all__ = [
+    "AdmmSettings",
+    "ConvexClustering",
+    "FusionProblem",
+    "FusionoptError",
+    "Graph",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+    "L2Norm",
+    "LeastSquares",
+    "MemoryLimitError",
+    "MissingDependencyError",
+    "NotConvergedError",
+    "PathResult",
+    "Result",
+    "SquaredDistance",
+    "__version__",
+    "datasets",
+    "lambda_max",
+    "lambda_max_bounds",
+    "plotting",
+    "recovery",
+    "reference",
+    "scaling",
+    "solution_path",
+    "solve",
+    "verify",
+]
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("fusionopt")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"
+
+
+def __getattr__(name: str) -> object:
+    value: object
+    if name == "__version__":
+        value = _version()
+    elif name in _MODULES:
+        value = import_module(f"fusionopt.{name}")
+    elif name in _NAMES:
+        value = getattr(import_module(f"fusionopt.{_NAMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'fusionopt' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

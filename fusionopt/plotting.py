@@ -1,0 +1,556 @@
+"""Figures of results and paths, with matplotlib (imported when a figure is drawn).
+
+Every function draws on `ax` when one is given, and otherwise on a new ``matplotlib.figure.Figure``, so that
+neither pyplot's list of figures nor the chosen backend is touched. Each returns the axes; the figure is
+``ax.figure``.
+
+Colours are those of Okabe and Ito (without black and yellow), told apart also by marker, and dark enough for
+white paper as well as bright enough for a dark page. Ink is one colour, `INK`, so that an embedding page can
+replace it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt.errors import InvalidArgumentError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fusionopt.path import PathResult
+    from fusionopt.result import Result
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+INK = "#20242b"
+QUIET = "#8a9099"
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+MIN_SHARE = 0.05
+_RASTER_ABOVE = 3000  # markers, and points of lines, beyond which an SVG holds them as a picture
+_RASTER_POINTS = 40_000
+_LEGEND_CLUSTERS = 5
+_MAX_LINES = 2000
+
+
+def require_matplotlib() -> None:
+    """Raise MissingDependencyError, with the command that installs it, when matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Figures need matplotlib, which is not installed; install it with: pip install matplotlib",
+            package="matplotlib",
+        ) from error
+
+
+def figure_files(ax: Axes) -> tuple[str, bytes]:
+    """(SVG on a transparent ground with text as text, PNG on white) of the figure that holds `ax`."""
+    import io
+
+    import matplotlib
+
+    figure: Any = ax.figure  # a Figure; a SubFigure has no savefig of its own
+    figure = getattr(figure, "figure", None) or figure
+    text, picture = io.StringIO(), io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fusionopt"}):
+        figure.savefig(text, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+    figure.set_layout_engine("none")  # the layout is settled; finding it again takes longer than drawing
+    figure.savefig(picture, format="png", dpi=160, facecolor="white")
+    return text.getvalue(), picture.getvalue()
+
+
+def on_white(svg: str) -> str:
+    """An SVG with a white ground, for viewers that show a transparent one dark."""
+    end = svg.index(">", svg.index("<svg")) + 1
+    return svg[:end] + '\n<rect width="100%" height="100%" fill="#ffffff"/>' + svg[end:]
+
+
+def _axes(ax: Axes | None, width: float = 4.9, height: float = 3.7) -> Axes:
+    if ax is not None:
+        return ax
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    axes: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
+    return axes
+
+
+def _dress(ax: Axes, title: str, x: str, y: str) -> None:
+    ax.set_title(title, loc="left", color=INK, fontsize=11.5)
+    ax.set_xlabel(x, color=INK, fontsize=10.5)
+    ax.set_ylabel(y, color=INK, fontsize=10.5)
+    ax.tick_params(which="both", colors=INK, labelsize=9.5)
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(QUIET)
+    ax.grid(True, color=QUIET, alpha=0.25, linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def _legend(ax: Axes) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        # Below the axes: nowhere inside is sure to be free of data.
+        legend = ax.legend(
+            handles,
+            labels,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.16),
+            ncols=2,
+            frameon=False,
+            labelcolor=INK,
+            fontsize=9.5,
+            handlelength=1.6,
+            columnspacing=1.4,
+        )
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1.0)
+
+
+def _rows(n: int) -> str:
+    return "1 row" if n == 1 else f"{n} rows"
+
+
+def cluster_styles(labels: NDArray[np.integer[Any]]) -> dict[int, tuple[str, str, str]]:
+    """(colour, marker, legend text) of each cluster with two rows or more, largest first.
+
+    Rows alone in their cluster are not in the answer: they are drawn grey.
+    """
+    numbers, sizes = np.unique(labels, return_counts=True)
+    order = sorted((-int(size), int(number)) for number, size in zip(numbers, sizes, strict=True) if size > 1)
+    styles = {}
+    for rank, (size, number) in enumerate(order):
+        marker = MARKERS[(rank // len(COLORS) + rank) % len(MARKERS)]
+        styles[number] = (COLORS[rank % len(COLORS)], marker, f"cluster {number} ({_rows(-size)})")
+    return styles
+
+
+def _points(problem: Any) -> FloatArray | None:
+    """The data rows of a squared-distance problem, in the units solved; None for other losses."""
+    targets = getattr(problem.loss, "targets", None)
+    if isinstance(targets, np.ndarray) and targets.shape == (problem.n_nodes, problem.n_features):
+        return targets
+    return None
+
+
+def _principal_axes(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(mean, directions (2, d), share of variance (2,)) of the two leading principal components.
+
+    The sign of each direction makes its largest entry positive, so that figures do not flip between runs.
+    """
+    mean = points.mean(axis=0)
+    centred = points - mean
+    scale = np.abs(centred).max(initial=0.0)
+    _, singular, directions = np.linalg.svd(centred / scale if scale > 0 else centred, full_matrices=False)
+    total = float((singular**2).sum())
+    shares = singular**2 / total if total > 0 else np.zeros_like(singular)
+    d = points.shape[1]
+    axes, share = np.zeros((2, d)), np.zeros(2)
+    for k in range(min(2, len(directions))):
+        lead = directions[k, np.argmax(np.abs(directions[k]))]
+        axes[k] = directions[k] * (1.0 if lead >= 0 else -1.0)
+        share[k] = shares[k]
+    return mean, axes, share
+
+
+def _grid(path: PathResult) -> tuple[FloatArray, list[Result]]:
+    """lams in increasing order with their results."""
+    order = np.argsort(path.lams, kind="stable")
+    return np.asarray(path.lams, dtype=np.float64)[order], [path.results[int(i)] for i in order]
+
+
+def _plain_log(axis: Any, low: float, high: float) -> None:
+    """Ticks of a log axis as plain text (TeX takes ten times as long); 2 and 5 too where decades are few."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    few = not high > 20.0 * low
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=8))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _log_x(ax: Axes, lams: FloatArray) -> None:
+    positive = lams[lams > 0]
+    if len(positive) == 0:
+        return
+    if lams[0] > 0:
+        ax.set_xscale("log")
+        _plain_log(ax.xaxis, float(positive[0]), float(positive[-1]))
+    else:  # zero has no place on a log axis: linear below the smallest positive value
+        ax.set_xscale("symlog", linthresh=float(positive[0]))
+
+
+def _mark_lam(ax: Axes, chosen: Result | None) -> None:
+    if chosen is not None:
+        lam = float(chosen.problem.lam)
+        ax.axvline(lam, color=INK, linewidth=1.2, linestyle="--", label=f"chosen lam = {lam:.4g}")
+
+
+def plot_paths(
+    path: PathResult,
+    feature: int | None = None,
+    *,
+    chosen: Result | None = None,
+    feature_name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how every row of x moves with lam: lines that meet have been fused.
+
+    Parameters
+    ----------
+    path : PathResult
+    feature : int, optional
+        Column of x on the vertical axis; None takes the first principal component of the data.
+    chosen : Result, optional
+        Marks its lam and colours the lines by its clusters.
+    feature_name : str, optional
+        Axis label.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        `feature` is not a column of x.
+
+    Notes
+    -----
+    At most 2000 lines are drawn, evenly spread over the rows; the title says so when there are more rows.
+    """
+    d = path.problem.n_features
+    if feature is not None and not 0 <= feature < d:
+        raise InvalidArgumentError(
+            f"feature={feature} is not a column of x; give an index from 0 to {d - 1}, or None for the "
+            "first principal component.",
+            argument="feature",
+            got=feature,
+            wanted=f"0 to {d - 1}",
+        )
+    lams, results = _grid(path)
+    if feature is None and d > 1:
+        mean, axes, share = _principal_axes(_reference_points(path))
+        heights = np.stack([(result.x - mean) @ axes[0] for result in results])
+        name = feature_name or f"x, component 1 ({share[0]:.0%} of variance)"
+    else:
+        column = feature or 0
+        heights = np.stack([result.x[:, column] for result in results])
+        name = feature_name or f"x, feature {column}"
+
+    ax = _axes(ax)
+    n = heights.shape[1]
+    shown = np.arange(n) if n <= _MAX_LINES else np.unique(np.linspace(0, n - 1, _MAX_LINES).astype(np.int64))
+    labels = np.zeros(n, dtype=np.int64) if chosen is None else chosen.labels
+    styles = cluster_styles(labels)
+    from matplotlib.collections import LineCollection
+
+    raster = heights[:, shown].size > _RASTER_POINTS
+    opacity = 0.8 if len(shown) < 50 else 0.45
+    for rank, number in enumerate([*styles, None]):
+        rows = shown[
+            [
+                (int(labels[i]) == number) if number is not None else int(labels[i]) not in styles
+                for i in shown
+            ]
+        ]
+        if len(rows) == 0:
+            continue
+        color, text = (
+            (QUIET, f"alone ({_rows(len(rows))})")
+            if number is None
+            else (styles[number][0], styles[number][2])
+        )
+        segments = np.stack([np.broadcast_to(lams, (len(rows), len(lams))), heights[:, rows].T], axis=-1)
+        show_text = chosen is not None and (number is None or rank < _LEGEND_CLUSTERS)
+        ax.add_collection(
+            LineCollection(
+                list(segments),
+                colors=color,
+                linewidths=0.9,
+                alpha=opacity,
+                zorder=2.0 - rank / (len(styles) + 1),
+                rasterized=raster,
+                label=text if show_text else "_nolegend_",
+            )
+        )
+    ax.autoscale_view()
+    _log_x(ax, lams)
+    _mark_lam(ax, chosen)
+    suffix = "" if len(shown) == n else f" ({len(shown)} of {n} rows drawn)"
+    _dress(ax, f"Solution path{suffix}", "lam", name)
+    _legend(ax)
+    return ax
+
+
+def _reference_points(item: PathResult | Result) -> FloatArray:
+    """The data; for losses without data points, x at the smallest lam."""
+    points = _points(item.problem)
+    if points is not None:
+        return points
+    return _finest(item).x
+
+
+def _finest(item: PathResult | Result) -> Result:
+    from fusionopt.path import PathResult
+
+    return _grid(item)[1][0] if isinstance(item, PathResult) else item
+
+
+def plot_projection(
+    item: PathResult | Result,
+    *,
+    chosen: Result | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the data in its two leading principal components, with clusters, centres and the centres' paths.
+
+    Parameters
+    ----------
+    item : PathResult or Result
+        For a path, thin lines show where each row of x goes as lam grows.
+    chosen : Result, optional
+        The clustering that is coloured; for a Result it is that result. None leaves a path uncoloured.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Notes
+    -----
+    For one feature the vertical axis is the row number. Losses without data points show x instead.
+    """
+    from fusionopt.path import PathResult
+
+    results: list[Result] = []
+    if isinstance(item, PathResult):
+        results = _grid(item)[1]
+    elif chosen is None:
+        chosen = item
+    points = _reference_points(item)
+    mean, axes, share = _principal_axes(points)
+    flat = points.shape[1] == 1
+
+    def project(x: FloatArray, rows: IntArray) -> FloatArray:
+        if flat:
+            return np.column_stack([x[:, 0], rows.astype(np.float64)])
+        return np.asarray((x - mean) @ axes.T, dtype=np.float64)
+
+    ax = _axes(ax, 4.9, 4.6)
+    n = len(points)
+    everyone = np.arange(n, dtype=np.int64)
+    raster = n > _RASTER_ABOVE
+    if len(results) > 1:
+        from matplotlib.collections import LineCollection
+
+        shown = everyone if n <= _MAX_LINES else np.unique(np.linspace(0, n - 1, _MAX_LINES).astype(np.int64))
+        tracks = np.stack([project(result.x[shown], shown) for result in results], axis=1)
+        ax.add_collection(
+            LineCollection(
+                list(tracks),
+                colors=QUIET,
+                linewidths=0.6,
+                alpha=0.4,
+                rasterized=tracks.size > 2 * _RASTER_POINTS,
+            )
+        )
+    labels = np.zeros(n, dtype=np.int64) if chosen is None else chosen.labels
+    styles = cluster_styles(labels) if chosen is not None else {0: (COLORS[0], "o", "rows")}
+    placed = project(points, everyone)
+    size = 26.0 if n <= 500 else 10.0
+    alone = np.array([int(label) not in styles for label in labels])
+    if alone.any():
+        text = f"alone ({_rows(int(alone.sum()))})"
+        ax.scatter(
+            placed[alone, 0],
+            placed[alone, 1],
+            s=size,
+            marker="x",
+            linewidths=1.0,
+            color=QUIET,
+            label=text,
+            rasterized=raster,
+        )
+    for rank, (number, (color, marker, text)) in enumerate(styles.items()):
+        rows = labels == number
+        ax.scatter(
+            placed[rows, 0],
+            placed[rows, 1],
+            s=size,
+            marker=marker,
+            color=color,
+            alpha=0.8,
+            linewidths=0,
+            label=text if rank < _LEGEND_CLUSTERS else "_nolegend_",
+            rasterized=raster,
+        )
+    if chosen is not None and styles:
+        numbers = np.array(list(styles), dtype=np.int64)
+        centres = project(chosen.centers[numbers], numbers)
+        if flat:
+            centres[:, 1] = [float(np.mean(everyone[labels == number])) for number in numbers]
+        ax.scatter(
+            centres[:, 0],
+            centres[:, 1],
+            s=110,
+            marker="X",
+            color=INK,
+            label="centres x of these",
+            zorder=5,
+            linewidths=0,
+        )
+    ax.autoscale_view()
+    title = "Data and centres" if flat else "Data and centres, principal components"
+    x_name = "x" if flat else f"component 1 ({share[0]:.0%} of variance)"
+    y_name = "row" if flat else f"component 2 ({share[1]:.0%} of variance)"
+    _dress(ax, title, x_name, y_name)
+    _legend(ax)
+    return ax
+
+
+def plot_cluster_counts(path: PathResult, *, chosen: Result | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the number of clusters over lam, with the runs of one partition shaded.
+
+    Parameters
+    ----------
+    path : PathResult
+    chosen : Result, optional
+        Its lam is marked, and the run it belongs to is shaded more strongly.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Notes
+    -----
+    A run is shaded when it has three grid points or more and at least two clusters that each hold 5 % of the
+    rows.
+    """
+    lams, results = _grid(path)
+    counts = np.array([result.n_clusters for result in results])
+    n = path.problem.n_nodes
+    large = np.array([int(np.sum(np.asarray(result.cluster_sizes) >= MIN_SHARE * n)) for result in results])
+    ax = _axes(ax)
+    starts = np.flatnonzero(np.r_[True, np.diff(counts) != 0])
+    ends = np.r_[starts[1:] - 1, len(counts) - 1]
+    for first, last in zip(starts, ends, strict=True):
+        inside = chosen is not None and lams[first] <= chosen.problem.lam <= lams[last]
+        if (last - first >= 2 and large[first] >= 2) or (inside and last > first):
+            color = COLORS[1] if inside else COLORS[0]
+            ax.axvspan(lams[first], lams[last], color=color, alpha=0.22 if inside else 0.10, linewidth=0)
+    marker = "." if len(lams) < 200 else "None"
+    ax.plot(lams, counts, drawstyle="steps-mid", color=COLORS[0], marker=marker, label="clusters")
+    ax.plot(lams, large, drawstyle="steps-mid", color=COLORS[2], linestyle=":", linewidth=1.8,
+            label="clusters of 5 % or more")  # fmt: skip
+    _log_x(ax, lams)
+    ax.set_yscale("symlog", linthresh=1.0)
+    _whole_ticks(ax, int(counts.max()))
+    _mark_lam(ax, chosen)
+    _dress(ax, "Number of clusters", "lam", "clusters")
+    _legend(ax)
+    return ax
+
+
+def _whole_ticks(ax: Axes, top: int) -> None:
+    """Ticks 0, 1, 2, 5, 10, 20, ... as plain numbers, up to the largest count."""
+    ticks = [0, *(k * 10**p for p in range(len(str(top)) + 1) for k in (1, 2, 5))]
+    ticks = [tick for tick in ticks if tick <= max(top, 1)]
+    ax.set_yticks(ticks, [str(tick) for tick in ticks])
+    ax.set_yticks([], minor=True)
+    ax.set_ylim(0, max(top, 1) * 1.25)
+
+
+def plot_gap(result: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw the relative duality gap over time, against the tolerance that was asked for.
+
+    Parameters
+    ----------
+    result : Result
+        Its `trace` holds the gap at every check.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Notes
+    -----
+    The gap is divided by max(|P|, |D|) of the same check. Gaps of zero or below (rounding) cannot be drawn on
+    a log axis; they are shown as triangles at the bottom.
+    """
+    trace = result.trace
+    time = np.asarray(trace["time"], dtype=np.float64)
+    size = np.fmax(np.abs(trace["objective"]), np.abs(trace["dual_objective"]))
+    gap = np.divide(trace["gap"], size, out=np.zeros(len(time)), where=size > 0)
+    ax = _axes(ax)
+    _draw_gaps(ax, time, gap, float(result.settings.eps_rel), line="-")
+    _dress(
+        ax,
+        f"Duality gap of the solve at lam = {float(result.problem.lam):.4g}",
+        "seconds",
+        "gap / |objective|",
+    )
+    _legend(ax)
+    return ax
+
+
+def plot_gaps(path: PathResult, *, ax: Axes | None = None) -> Axes:
+    """Draw the relative duality gap reached at every lam, against the tolerance that was asked for.
+
+    Parameters
+    ----------
+    path : PathResult
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Notes
+    -----
+    Zero (at the rounding level) cannot be drawn on a log axis: such gaps are triangles at the bottom.
+    """
+    lams, results = _grid(path)
+    gaps = np.array([result.rel_gap for result in results], dtype=np.float64)
+    ax = _axes(ax)
+    _draw_gaps(ax, lams, gaps, max(float(result.settings.eps_rel) for result in results), line="None")
+    _log_x(ax, lams)
+    _dress(ax, "Certified relative gap at every lam", "lam", "gap / |objective|")
+    _legend(ax)
+    return ax
+
+
+def _draw_gaps(ax: Axes, x: FloatArray, gaps: FloatArray, tolerance: float, line: str) -> None:
+    positive = np.isfinite(gaps) & (gaps > 0)
+    floor = np.isfinite(gaps) & (gaps <= 0)
+    met, missed = positive & (gaps <= tolerance), positive & (gaps > tolerance)
+    if line == "-" and positive.any():
+        ax.plot(
+            x[positive], gaps[positive], color=COLORS[0], linewidth=1.2, marker="o", markersize=4, label="gap"
+        )
+    else:
+        if met.any():
+            ax.plot(x[met], gaps[met], "o", color=COLORS[0], markersize=4, label="within the tolerance")
+        if missed.any():
+            ax.plot(x[missed], gaps[missed], "s", color=COLORS[1], markersize=5, label="tolerance not met")
+    lowest = [*gaps[positive], tolerance] if tolerance > 0 else list(gaps[positive])
+    ax.set_yscale("log")
+    bottom = 0.1 * float(min(lowest, default=1.0))
+    _plain_log(ax.yaxis, bottom, float(max([*lowest, bottom])))
+    if floor.any():
+        ax.plot(x[floor], np.full(int(floor.sum()), bottom), "v", color=COLORS[2], markersize=4,
+                label="zero, to rounding")  # fmt: skip
+    if tolerance > 0:
+        ax.axhline(
+            tolerance, color=COLORS[1], linestyle="--", linewidth=1.4, label=f"tolerance {tolerance:.0e}"
+        )

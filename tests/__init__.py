@@ -1,0 +1,1 @@
+"""Tests: `catalogue` has known answers, `oracles` slow independent checks, `strategies` Hypothesis inputs."""

@@ -1,0 +1,141 @@
+// The sweeps, against the formulas of core/sweep.hpp written edge by edge. Run once for each instruction set
+// of the machine.
+
+#include "core/coupling.hpp"
+
+#include "harness.hpp"
+#include "problems.hpp"
+
+using namespace fusionopt;
+using namespace problems;
+
+namespace {
+
+// One vector an edge; everything as the header states it, in the order of the edges.
+struct Plain {
+    Index m, d;
+    Edges edges;
+    Vector y;
+
+    Plain(Index m_, Index d_, Edges edges_)
+        : m(m_), d(d_), edges(std::move(edges_)), y(edges.size() * at(d), 0.0) {}
+
+    double factor(std::size_t e, double lam) const {
+        double squared = 0.0;
+        for (std::size_t k = 0; k < at(d); ++k) squared += y[e * at(d) + k] * y[e * at(d) + k];
+        const double n = std::sqrt(squared);
+        return n > lam ? lam / n : 1.0;
+    }
+
+    void step(const StepParameters& p, const Vector& x, Vector& s, Vector& g) {
+        std::fill(s.begin(), s.end(), 0.0);
+        std::fill(g.begin(), g.end(), 0.0);
+        for (std::size_t e = 0; e < edges.size(); ++e) {
+            const std::size_t i = at(edges.tail[e] * d), j = at(edges.head[e] * d);
+            const double before = factor(e, p.lam);
+            for (std::size_t k = 0; k < at(d); ++k) {
+                double& value = y[e * at(d) + k];
+                const double projected = before * value;
+                const double stretched = projected + p.stretch * (value - projected);
+                value = stretched + p.alpha * (p.rho * (x[i + k] - x[j + k]) - stretched + projected);
+            }
+            const double after = factor(e, p.lam);
+            for (std::size_t k = 0; k < at(d); ++k) {
+                const double value = y[e * at(d) + k], projected = after * value;
+                s[i + k] += edges.weight[e] * (value - 2.0 * projected);
+                s[j + k] -= edges.weight[e] * (value - 2.0 * projected);
+                g[i + k] += edges.weight[e] * projected;
+                g[j + k] -= edges.weight[e] * projected;
+            }
+        }
+    }
+};
+
+// A few steps at changing x, rho and stretch; every output compared. Differences are rounding: relative to
+// the largest sum.
+void check_steps(Coupling& coupling, Plain plain, unsigned seed) {
+    const std::size_t size = at(plain.m * plain.d);
+    Vector s(size), g(size), s_plain(size), g_plain(size);
+    Coupling::SweepRequest request;
+    request.step.lam = 0.7;
+    for (unsigned round = 0; round < 6; ++round) {
+        const Vector x = normal(size, seed + round);
+        request.step.rho = 0.5 + 0.25 * round;
+        request.step.stretch = round % 2 == 0 ? 1.0 : 1.5;
+        const Coupling::Sums sums = coupling.sweep(request, x, s, &g);
+        plain.step(request.step, x, s_plain, g_plain);
+        const double scale = 1.0 + largest(s_plain) + largest(g_plain);
+        CHECK_NEAR(largest_difference(s, s_plain) / scale, 0.0, 1e-13);
+        CHECK_NEAR(largest_difference(g, g_plain) / scale, 0.0, 1e-13);
+        const double wanted = penalty(plain.d, plain.edges, x);
+        CHECK_NEAR(sums.penalty, wanted, 1e-13 * wanted);
+        CHECK_NEAR(coupling.penalty(x), wanted, 1e-13 * wanted);
+    }
+    CHECK_EQUAL(coupling.n_edges(), static_cast<Index>(plain.edges.size()));
+    Vector duals(plain.y.size());
+    coupling.duals(request.step.lam, duals.data());
+    for (std::size_t e = 0; e < plain.edges.size(); ++e) {
+        const double p = plain.factor(e, request.step.lam), w = plain.edges.weight[e];
+        double squared = 0.0;
+        for (std::size_t k = 0; k < at(plain.d); ++k) {
+            const double dual = duals[e * at(plain.d) + k];
+            CHECK_NEAR(dual / w, p * plain.y[e * at(plain.d) + k], 1e-12);
+            squared += dual * dual;
+        }
+        CHECK(std::sqrt(squared) <= request.step.lam * w);
+    }
+}
+
+}  // namespace
+
+TEST(sweeps_of_the_complete_graph_follow_the_formula) {
+    for (const Index m : {1, 2, 3, 8, 9, 17, 40})
+        for (const Index d : {1, 2, 3, 4, 5, 10, 13}) {
+            const Vector r = uniform(at(m), 0.5, 2.0, static_cast<unsigned>(m));
+            check_steps(*complete(m, d, 0.8, r), Plain(m, d, all_pairs(m, 0.8, r)),
+                        static_cast<unsigned>(100 * m + d));
+        }
+}
+
+TEST(sweeps_of_an_edge_list_follow_the_formula) {
+    for (const Index m : {2, 3, 9, 30})
+        for (const Index d : {1, 2, 3, 4, 5, 10, 13}) {
+            const Edges edges = sparse(m, static_cast<unsigned>(m));
+            check_steps(*listed(m, d, edges), Plain(m, d, edges), static_cast<unsigned>(100 * m + d));
+        }
+}
+
+TEST(an_edge_list_may_be_empty) {
+    const auto coupling = listed(3, 2, Edges{});
+    Vector s(6, 1.0), g(6, 1.0);
+    Coupling::SweepRequest request;
+    const Coupling::Sums sums = coupling->sweep(request, normal(6, 1), s, &g);
+    CHECK_EQUAL(sums.penalty, 0.0);
+    CHECK_EQUAL(largest(s), 0.0);
+    CHECK_EQUAL(largest(g), 0.0);
+    CHECK_EQUAL(coupling->n_edges(), 0);
+}
+
+TEST(the_x_step_of_the_complete_graph_solves_its_system) {
+    const Index m = 11, d = 2;
+    const double weight = 0.8, rho = 0.3;
+    const Vector r = uniform(at(m), 0.5, 2.0, 1);
+    const Edges edges = all_pairs(m, weight, r);
+    const Vector b = normal(at(m * d), 3);
+    for (const QuadraticLoss& loss :
+         {distance_loss(m, d, normal(at(m * d), 2), uniform(at(m), 0.5, 2.0, 4)), dense_loss(m, 5)}) {
+        const auto coupling = complete(m, d, weight, r);
+        coupling->set_rho(loss, rho);
+        Vector x(at(m * d), 0.0), left(at(m * d), 0.0);
+        coupling->solve_x(loss, b, x);
+        for (Index i = 0; i < m; ++i) loss.apply_node(i, x.data() + i * d, left.data() + i * d);
+        for (std::size_t e = 0; e < edges.size(); ++e)
+            for (Index k = 0; k < d; ++k) {
+                const std::size_t i = at(edges.tail[e] * d + k), j = at(edges.head[e] * d + k);
+                const double flow = rho * edges.weight[e] * (x[i] - x[j]);
+                left[i] += flow;
+                left[j] -= flow;
+            }
+        CHECK_NEAR(largest_difference(left, b), 0.0, 1e-12);
+    }
+}

@@ -1,0 +1,1 @@
+"""Whole solves against closed forms, an independent solver and recomputed certificates."""

@@ -1,0 +1,103 @@
+"""Which rows are equal is settled, not guessed: planted partitions, published cluster counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusionopt
+from benchmarks import evaluate, problems
+from fusionopt import AdmmSettings, FusionProblem, Graph, SquaredDistance
+from tests import catalogue, oracles
+from tests.catalogue import Instance
+
+
+def _planted(kind: str, seed: int) -> Instance:
+    rng = np.random.default_rng([5, seed])
+    n, d, groups = int(rng.integers(4, 60)), int(rng.integers(1, 6)), int(rng.integers(1, 6))
+    complete: tuple[float, np.ndarray | None] | None = None
+    if kind in ("complete", "node_weights"):
+        edges = catalogue.all_pairs(n)
+        r = np.ones(n) if kind == "complete" else rng.uniform(0.2, 5.0, n)
+        complete = (1.0, None if kind == "complete" else r)
+        weights = r[edges[:, 0]] * r[edges[:, 1]]
+    else:
+        edges = catalogue.sparse_pairs(rng, n, 4.0 / n, connected=kind != "disconnected")
+        weights = catalogue.spread_weights(rng, len(edges), 1e6 if kind == "wild" else 10.0)
+    if kind == "regression":
+        return catalogue.planted_regression(rng, edges, weights, n, d, groups, 0.1 * (seed % 2))
+    s = rng.uniform(0.3, 3.0, n) if kind == "sample_weight" else None
+    return catalogue.planted(rng, edges, weights, n, d, groups, complete=complete, sample_weight=s)
+
+
+@pytest.mark.parametrize(
+    "kind", ["complete", "node_weights", "sparse", "disconnected", "wild", "sample_weight", "regression"]
+)
+@pytest.mark.parametrize("seed", range(12))
+def test_planted_partition(kind: str, seed: int) -> None:
+    """A tenth of every inside ball is free, so the partition is unambiguous and must be found."""
+    instance = _planted(kind, seed)
+    result = fusionopt.solve(instance.problem())
+    oracles.assert_solved(instance, result)
+    oracles.assert_brackets(instance, result, instance.optimum)
+    assert instance.labels is not None
+    oracles.assert_same_partition(result.labels, instance.labels)
+    assert instance.x is not None
+    oracles.assert_close(result.x, instance.x, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["complete", "sparse", "regression"])
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_partition_is_certified(kind: str, seed: int) -> None:
+    instance = _planted(kind, seed)
+    result = fusionopt.solve(instance.problem())
+    assert instance.labels is not None
+    oracles.assert_same_partition(result.labels, instance.labels)
+    assert result.labels_certified is True
+
+
+def test_loose_stop_is_never_certified_wrongly() -> None:
+    """With a gap of 1e-2 the labels may be wrong, but then they are not called certified."""
+    for seed in range(12):
+        instance = _planted("complete", seed)
+        result = fusionopt.solve(instance.problem(), AdmmSettings(eps_rel=1e-2, max_iter=2))
+        oracles.assert_certificate(instance, result)
+        oracles.assert_partition(instance, result)
+        assert instance.labels is not None
+        if not np.array_equal(oracles.renumber(result.labels), instance.labels):
+            assert result.labels_certified is not True
+
+
+def _published(problem: problems.ClusteringProblem) -> None:
+    graph = (
+        None if problem.edges is None else Graph.from_edges(problem.shape[0], problem.edges, problem.weights)
+    )
+    result = fusionopt.solve(FusionProblem(SquaredDistance(problem.points), graph=graph, lam=problem.lam))
+    assert result.status == "optimal"
+    duals = result.edge_duals()
+    dual = evaluate.dual_value(problem, duals)
+    primal = evaluate.objective(problem, result.x)
+    assert primal - dual <= 1e-6 * primal * (1 + 1e-6)
+    assert problem.optimum is not None
+    # Published with ten digits.
+    assert dual <= problem.optimum * (1 + 6e-10)
+    assert primal >= problem.optimum * (1 - 6e-10)
+    assert result.n_clusters == problem.n_clusters
+    assert evaluate.n_distinct_rows(result.x) == problem.n_clusters
+
+
+@pytest.mark.parametrize("n", [500, 1000, 2000])
+@pytest.mark.parametrize("level", ["few", "half"])
+def test_published_moons(n: int, level: str) -> None:
+    _published(problems.moons(n, level))
+
+
+@pytest.mark.parametrize("n", [100, 200, 500])
+@pytest.mark.parametrize("level", ["few", "half"])
+def test_published_gauss(n: int, level: str) -> None:
+    _published(problems.gauss(n, level))
+
+
+@pytest.mark.parametrize("level", ["few", "half"])
+def test_published_gauss_1000(level: str) -> None:
+    _published(problems.gauss(1000, level))

@@ -1,0 +1,189 @@
+"""Paths over a grid: order, certificates, look-ups, trees, and the refusals that must be plain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusionopt
+from tests import catalogue, oracles
+from tests.catalogue import Instance
+
+FIVE = [0.0, 1.0, 3.0, 7.0, 12.0]
+
+
+@pytest.mark.parametrize("lams", [[0.1, 0.2], [0.2, 0.1], [0.2, 0.2], [0.2], 0.2, (0.0, 3.0, 0.5)])
+def test_e2_any_grid_in_the_order_given(lams: list[float] | float) -> None:
+    path = fusionopt.solution_path(catalogue.line_complete([0.0, 2.0], 0.0).problem(), lams=lams)
+    given = np.atleast_1d(np.asarray(lams, dtype=float))
+    assert path.lams.tolist() == given.tolist()
+    assert len(path.results) == len(given)
+    for lam, result in zip(given, path.results, strict=True):
+        assert result.problem.lam == lam
+        half = min(float(lam), 1.0)
+        oracles.assert_close(result.x[:, 0], [half, 2.0 - half], rtol=1e-9)
+    assert path.status == "optimal"
+
+
+def _verify(instance: Instance, path: fusionopt.PathResult) -> None:
+    for lam, result in zip(path.lams, path.results, strict=True):
+        oracles.assert_solved(instance.with_lam(float(lam)), result)
+
+
+@pytest.mark.parametrize("kind", ["complete", "node_weights", "knn", "sparse", "disconnected"])
+def test_every_point_is_certified(kind: str) -> None:
+    instance = catalogue.random_squared(np.random.default_rng(8), kind, 25, 2)
+    path = fusionopt.solution_path(instance.problem(), n_lams=30)
+    _verify(instance, path)
+    assert len(path.lams) == 30
+    assert np.all(np.isfinite(path.lams))
+    # The automatic grid starts where everything is fused.
+    top = int(np.argmax(path.lams))
+    assert path.results[top].n_clusters == oracles.n_components(instance)
+    assert path.n_clusters.tolist() == [result.n_clusters for result in path.results]
+    cold = fusionopt.solve(instance.with_lam(float(path.lams[15])).problem())
+    oracles.assert_close(path.results[15].objective, cold.objective, rtol=2e-6)
+
+
+def test_grid_order_does_not_matter() -> None:
+    instance = catalogue.random_squared(np.random.default_rng(9), "knn", 30, 2)
+    lams = np.geomspace(instance.lam / 30, instance.lam, 8)
+    up = fusionopt.solution_path(instance.problem(), lams=lams)
+    down = fusionopt.solution_path(instance.problem(), lams=lams[::-1])
+    for a, b in zip(up.results, down.results[::-1], strict=True):
+        oracles.assert_close(a.objective, b.objective, rtol=2e-6)
+        oracles.assert_same_partition(a.labels, b.labels)
+
+
+@pytest.mark.parametrize("bad", [[0.1, -0.2], [np.nan], [np.inf], [], [[0.1, 0.2]]])
+def test_bad_grid_is_refused(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="lams"):
+        fusionopt.solution_path(catalogue.line_complete([0.0, 2.0], 0.0).problem(), lams=bad)
+
+
+def test_look_up() -> None:
+    path = fusionopt.solution_path(
+        catalogue.line_complete(FIVE, 0.0).problem(), lams=[0.1, 0.6, 1.0, 1.6, 2.0]
+    )
+    assert path.at(lam=0.6) is path.results[1]
+    assert path.at(n_clusters=2).n_clusters == 2
+    assert path.at(n_clusters=1).n_clusters == 1
+    # Between grid points the nearest in ratio; beyond the ends nothing is known.
+    assert path.at(lam=0.7) is path.results[1]
+    for outside in (0.05, 2.5):
+        with pytest.raises(ValueError, match="lam"):
+            path.at(lam=outside)
+
+
+def test_b3_two_clusters_are_not_on_the_path() -> None:
+    path = fusionopt.solution_path(catalogue.square(0.0).problem(), lams=np.linspace(0.0, 1.0, 41))
+    assert set(path.n_clusters.tolist()) == {1, 4}
+    with pytest.raises(ValueError, match=r"(?s)2.*(1.*4|4.*1)"):
+        path.at(n_clusters=2)
+    tree = np.asarray(path.linkage())
+    assert tree.shape == (3, 4)
+    assert len(set(tree[:, 2].tolist())) == 1
+    # The upper end of the bracket of grid points around 0.5857864.
+    oracles.assert_close(tree[0, 2], 0.6, rtol=1e-12)
+
+
+def test_a4_tree() -> None:
+    lams = np.linspace(0.0, 2.0, 81)
+    path = fusionopt.solution_path(catalogue.line_complete(FIVE, 0.0).problem(), lams=lams)
+    assert path.is_hierarchy
+    tree = np.asarray(path.linkage())
+    assert tree.shape == (4, 4)
+    assert np.all(np.isfinite(tree))
+    heights = tree[:, 2]
+    assert np.all(np.diff(heights) >= 0)
+    for height, merge in zip(heights, catalogue.line_merges(FIVE), strict=True):
+        assert merge <= height + 1e-9
+        assert height <= merge + 0.025 + 1e-9
+    assert tree[-1, 3] == 5
+    assert all(event.kind == "merge" for event in path.events)
+    for event in path.events:
+        low, high = event.bracket
+        assert low < high
+        assert low <= event.lam <= high
+
+
+def test_b1_duplicates_have_a_finite_height() -> None:
+    path = fusionopt.solution_path(
+        catalogue.two_piles([0, 0, 0], [2, 2, 2], (2, 1), 0.0).problem(), lams=[0.0, 0.5, 1.0, 1.2]
+    )
+    tree = np.asarray(path.linkage())
+    assert np.all(np.isfinite(tree))
+    assert tree[0].tolist() == [0.0, 1.0, 0.0, 2.0]
+    assert tree[1, 2] == 1.2
+
+
+def test_b2_automatic_grid_of_equal_points() -> None:
+    for points in (np.ones((5, 2)), np.array([[3.0, 4.0]])):
+        path = fusionopt.solution_path(catalogue.squared(points, 0.0).problem())
+        assert np.all(np.isfinite(path.lams))
+        assert path.status == "optimal"
+        assert set(path.n_clusters.tolist()) == {1}
+        for result in path.results:
+            assert result.x.tobytes() == points.tobytes()
+            assert result.objective == 0.0
+
+
+def test_d1_components_join_last() -> None:
+    path = fusionopt.solution_path(catalogue.disconnected().problem(), lams=[0.0, 0.5, 1.5, 3.0, 100.0])
+    tree = np.asarray(path.linkage())
+    assert tree.shape == (4, 4)
+    assert np.isinf(tree[2:, 2]).all()
+    assert np.isfinite(tree[:2, 2]).all()
+
+
+def test_e1_splits_are_reported_and_no_tree_is_drawn() -> None:
+    lams = [0.3, 1.0, 3.0, 7.4, 12.0, 20.0]
+    path = fusionopt.solution_path(catalogue.splitting(0.1).problem(), lams=lams)
+    for lam, result in zip(lams, path.results, strict=True):
+        want = catalogue.splitting(lam)
+        oracles.assert_brackets(want, result, want.optimum)
+        assert want.labels is not None
+        oracles.assert_same_partition(result.labels, want.labels)
+    assert not path.is_hierarchy
+    assert any(event.kind == "split" for event in path.events)
+    with pytest.raises(ValueError, match="hierarchy"):
+        path.linkage()
+
+
+def test_tree_of_an_unfinished_path_is_refused() -> None:
+    path = fusionopt.solution_path(catalogue.line_complete(FIVE, 0.0).problem(), lams=[0.1, 0.6])
+    with pytest.raises(ValueError, match="cluster"):
+        path.linkage()
+
+
+def test_plateau() -> None:
+    rng = np.random.default_rng(4)
+    points = np.concatenate([rng.normal(0, 0.3, (20, 2)), rng.normal(6, 0.3, (20, 2))])
+    path = fusionopt.solution_path(catalogue.squared(points, 0.0).problem(), n_lams=60)
+    chosen = path.select("plateau")
+    oracles.assert_same_partition(chosen.labels, np.repeat([0, 1], 20))
+
+
+def test_callback_sees_every_point_and_can_stop() -> None:
+    seen: list[tuple[int, int, float]] = []
+
+    def watch(progress: fusionopt.PathProgress) -> bool:
+        seen.append((progress.done, progress.total, progress.lam))
+        assert progress.elapsed >= 0.0
+        return progress.done == 3
+
+    path = fusionopt.solution_path(
+        catalogue.line_complete(FIVE, 0.0).problem(), lams=[0.1, 0.2, 0.3, 0.4, 0.5], callback=watch
+    )
+    assert [done for done, _, _ in seen] == [1, 2, 3]
+    assert {total for _, total, _ in seen} == {5}
+    assert len(path.results) == 3
+    assert path.status == "user_limit"
+    _verify(catalogue.line_complete(FIVE, 0.0), path)
+
+
+def test_frame() -> None:
+    path = fusionopt.solution_path(catalogue.line_complete(FIVE, 0.0).problem(), lams=[0.1, 0.6, 2.0])
+    frame = path.to_frame()
+    assert np.asarray(frame["lam"]).tolist() == [0.1, 0.6, 2.0]
+    assert np.asarray(frame["n_clusters"]).tolist() == [5, 4, 1]

@@ -1,0 +1,1 @@
+"""Recovery theory and certificates, checked against slow independent computations."""

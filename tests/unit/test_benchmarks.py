@@ -1,0 +1,83 @@
+"""The benchmark problems are the published ones, the baselines solve them, the judge notices bad answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import cvxpy_baseline, evaluate, numpy_admm, problems
+
+
+@pytest.mark.parametrize(("n", "edges"), [(500, 3067), (1000, 6068), (2000, 11980), (5000, 29805)])
+def test_moons_have_the_published_edges(n: int, edges: int) -> None:
+    assert len(problems.moons(n, "few").pairs()[0]) == edges
+
+
+@pytest.mark.parametrize("kind", [numpy_admm.RowBlockedAdmm, numpy_admm.TiledAdmm])
+@pytest.mark.parametrize("level", ["few", "half"])
+def test_numpy_baselines_reach_the_published_optimum(level: str, kind: type[numpy_admm.TiledAdmm]) -> None:
+    problem = problems.gauss(100, level)
+    solver = kind(problem.points, problem.lam, 3.0 / 100, block=33)
+    answer = solver.solve(1e-8)
+    assert answer.converged
+    assert problem.optimum is not None
+    objective = evaluate.objective(problem, answer.x)
+    assert objective == pytest.approx(answer.objective, rel=1e-12)
+    assert answer.dual_objective <= problem.optimum * (1 + 1e-9)
+    assert objective == pytest.approx(problem.optimum, rel=2e-8)
+
+
+def test_both_layouts_are_one_algorithm() -> None:
+    problem = problems.gmm_complete(50, 3, 0.5)
+    a = numpy_admm.RowBlockedAdmm(problem.points, problem.lam, 0.1, block=7).solve(0.0, max_iter=20)
+    b = numpy_admm.TiledAdmm(problem.points, problem.lam, 0.1, block=13).solve(0.0, max_iter=20)
+    np.testing.assert_allclose(a.x, b.x, rtol=0, atol=1e-12 * np.abs(a.x).max())
+    assert a.dual_objective == pytest.approx(b.dual_objective, rel=1e-12)
+
+
+def test_tuned_rho_is_at_least_as_good() -> None:
+    problem = problems.gmm_complete(60, 2, 0.5)
+    rho = numpy_admm.tune(problem)
+    tuned = numpy_admm.TiledAdmm(problem.points, problem.lam, rho).solve(1e-6, check_every=1)
+    plain = numpy_admm.TiledAdmm(problem.points, problem.lam, 1.0 / 60).solve(1e-6, check_every=1)
+    assert tuned.converged
+    assert tuned.n_iter <= plain.n_iter
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [problems.moons(500, "half"), problems.gmm_complete(30, 2, 0.5), problems.regression_complete(20, 3)],
+    ids=lambda problem: problem.name,
+)
+def test_cvxpy_baseline(problem: problems.ClusteringProblem | problems.RegressionProblem) -> None:
+    coarse, fine = cvxpy_baseline.solve(problem, 1e-6), cvxpy_baseline.solve(problem, 1e-9)
+    a, b = evaluate.objective(problem, coarse), evaluate.objective(problem, fine)
+    assert a == pytest.approx(b, rel=1e-5)
+    if isinstance(problem, problems.ClusteringProblem) and problem.optimum is not None:
+        assert b == pytest.approx(problem.optimum, rel=1e-8)
+
+
+def test_judge_refuses_infeasible_duals() -> None:
+    problem = problems.gmm_complete(5, 2, 0.5)
+    v = np.zeros((10, 2))
+    assert evaluate.dual_value(problem, v) == 0.0
+    v[3, 0] = problem.lam
+    assert np.isfinite(evaluate.dual_value(problem, v))
+    v[3, 0] *= 1.0 + 1e-12
+    assert evaluate.dual_value(problem, v) == -np.inf
+
+
+def test_judge_dual_of_least_squares_is_a_lower_bound() -> None:
+    problem = problems.regression_complete(6, 2)
+    rng = np.random.default_rng(0)
+    v = rng.standard_normal((15, 2))
+    v *= problem.lam / np.linalg.norm(v, axis=1, keepdims=True) / (1 + 1e-12)
+    bound = evaluate.dual_value(problem, v)
+    assert np.isfinite(bound)
+    best = evaluate.objective(problem, cvxpy_baseline.solve(problem, 1e-9))
+    assert bound <= best
+
+
+def test_distinct_rows() -> None:
+    x = np.array([[0.0, 1.0], [-0.0, 1.0], [np.nextafter(0.0, 1), 1.0]])
+    assert evaluate.n_distinct_rows(x) == 2
