@@ -26,6 +26,10 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
+_CAP = 1.0
+"""Largest ball of an edge, in units of the sum of all forces."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What one pass of the core says of a point and its duals, in the caller's units.
@@ -91,6 +95,7 @@ class Engine:
         assert isinstance(loss, QuadraticNodeLoss)  # for the type checker: refused above otherwise
         self.problem = problem
         self._loss = loss
+        self._past_iterations = 0
         self._settings = settings
         graph = problem.graph
         self._components: IntArray = graph.component_labels
@@ -102,8 +107,8 @@ class Engine:
         hessians = loss.hessians()
         self._h = _power_of_two(float(np.abs(hessians).max()))
         self._s = _power_of_two(float(np.abs(linear).max())) / self._h
-        self._u = _power_of_two(self._largest_weight())
         self._linear = linear / (self._h * self._s)
+        self._u = _power_of_two(self._largest_weight())
         self._hessians = hessians / self._h
         self._constant = loss.value(self.shift) / (self._h * self._s**2)
         # Where every node agrees with its component's minimiser there is nothing to trade off, at any lam.
@@ -111,10 +116,27 @@ class Engine:
         self.coupled = graph.n_edges > 0 and not self.agreed
         self._core = self._build() if self.coupled and problem.lam > 0 else None
 
+    def _capped_weights(self, lam: float) -> FloatArray:
+        """Edge weights with lam w_e at most a few times all forces together.
+
+        An edge whose ball could carry every force is fused at the optimum, so a smaller ball changes nothing, and wild
+        weights stay out of the loop. No answer depends on that being so: duals in the smaller balls are feasible, and
+        `certify` takes the penalty from the true weights.
+        """
+        weights = self.problem.graph.weights
+        if lam == 0 or len(weights) == 0:
+            return weights
+        force = float(np.linalg.norm(self._linear, axis=1).sum()) * self._h * self._s
+        return np.minimum(weights, _CAP * force / lam)
+
+    def _capped(self, lam: float) -> bool:
+        graph = self.problem.graph
+        return not graph.is_complete and bool((self._capped_weights(lam) < graph.weights).any())
+
     def _largest_weight(self) -> float:
         graph = self.problem.graph
         if not graph.is_complete:
-            return float(graph.weights.max(initial=0.0))
+            return float(self._capped_weights(self.problem.lam).max(initial=0.0))
         r = graph.node_weights
         return graph.weight if r is None else graph.weight * float(r.max()) ** 2
 
@@ -148,7 +170,7 @@ class Engine:
         if not graph.is_complete:
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
-            return _core.Admm.edges(*quadratic, tail, head, graph.weights / self._u, **options)
+            return _core.Admm.edges(*quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options)
         _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
@@ -180,15 +202,22 @@ class Engine:
 
     @property
     def n_iter(self) -> int:
-        return 0 if self._core is None else int(self._core.n_iter)
+        return self._past_iterations + (0 if self._core is None else int(self._core.n_iter))
 
     def set_lam(self, lam: float) -> None:
         """Move to another lam, keeping the state."""
+        before = self.problem.lam
         self.problem = self.problem.with_lam(lam)
         if not self.coupled or lam == 0:
             self._core = None
-        elif self._core is None:
+        elif self._core is None or self._capped(before) or self._capped(lam):
+            # Capped weights depend on lam: a fresh core, from the point of the old one.
+            point = None if self._core is None else self.point()
+            self._past_iterations = self.n_iter
+            self._u = _power_of_two(self._largest_weight())
             self._core = self._build()
+            if point is not None:
+                self.warm_start(point)
         else:
             self._core.set_lam(self._scaled_lam(lam))
 
@@ -252,11 +281,15 @@ class Engine:
             rounding = EPS * (8 * len(x) + 64) * (objective + abs(objective))
             return Certificate(objective, objective, 0.0, rounding, 0.0, residual, True)
         told = self._in_units(self._core.certify(np.ascontiguousarray((x - self.shift) / self._s)))
+        gap, penalty, met = told.gap, told.penalty, told.met
+        if self._capped(self.problem.lam):
+            penalty = self.problem.with_lam(1.0).penalty_value(x)
+            gap += max(self.problem.lam * (penalty - told.penalty), 0.0)
+            tolerance = self._settings.eps_rel * abs(told.objective) + self._settings.eps_abs
+            met = met and (gap <= tolerance or gap <= told.rounding)
         # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap.
-        objective = self._loss.value(x) + self.problem.lam * told.penalty
-        return Certificate(
-            objective, objective - told.gap, told.gap, told.rounding, told.penalty, told.dual_residual, told.met
-        )
+        objective = self._loss.value(x) + self.problem.lam * penalty
+        return Certificate(objective, objective - gap, gap, told.rounding, penalty, told.dual_residual, met)
 
     def primal_residual(self) -> float:
         return 0.0 if self._core is None else float(self._core.primal_residual()) * self._s

@@ -112,7 +112,10 @@ def solve(
     progress: Progress = None,
     quiet: Quiet = False,
 ) -> int:
-    """Solve for one lam and write results, figures and a report."""
+    """Solve for one lam.
+
+    Writes results, figures and a report into a folder.
+    """
     return _run(
         runs.Request(
             data=data,
@@ -160,7 +163,10 @@ def path(
     progress: Progress = None,
     quiet: Quiet = False,
 ) -> int:
-    """Solve for a range of lam, choose one, and write results, figures and a report."""
+    """Solve for a range of lam and choose one.
+
+    Writes results, figures and a report into a folder, whose path is printed last.
+    """
     return _run(
         runs.Request(
             data=data,
@@ -197,7 +203,10 @@ def info(
     header: Header = None,
     key: Key = None,
 ) -> int:
-    """Tell version and machine; for a table also its shape, ranges, duplicates and commands to try."""
+    """Tell about this installation, or a table.
+
+    For a table: its shape, ranges and duplicates, and commands to try.
+    """
     if data is None:
         typer.echo("\n".join(f"{name}: {value}" for name, value in runs.versions().items()))
         return OK

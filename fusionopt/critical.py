@@ -9,6 +9,7 @@ from fusionopt import _checks
 from fusionopt._bridge import Engine
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import AdmmSettings
+from fusionopt.solver import Interrupt
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -77,9 +78,10 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
     return bracket_lambda_max(problem)
 
 
-def bracket_lambda_max(problem: FusionProblem) -> tuple[float, float]:
+def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = None) -> tuple[float, float]:
+    """`lambda_max_bounds`, watching a Ctrl-C request between sweeps (KeyboardInterrupt: there is no half result)."""
     _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph)")
-    settings = AdmmSettings(eps_rel=1e-8)
+    settings = AdmmSettings(eps_rel=1e-5, max_iter=5000)
     engine = Engine(problem.with_lam(0.0), settings)
     force = engine.pooled_force()
     labels = problem.graph.component_labels
@@ -92,7 +94,7 @@ def bracket_lambda_max(problem: FusionProblem) -> tuple[float, float]:
     for _ in range(_MAX_STEPS):
         # Just below the bound: there the clusters that part last are still apart and point along the direction wanted.
         engine.set_lam(low * (1 - _BELOW))
-        _solve(engine, settings)
+        _solve(engine, settings, interrupt)
         raised = float(_ratios(engine, engine.point() - engine.shift, force, labels).max(initial=0.0))
         tight = raised <= low * (1 + 0.1 * _WIDTH)
         low = max(low, raised)
@@ -103,7 +105,7 @@ def bracket_lambda_max(problem: FusionProblem) -> tuple[float, float]:
     while step < 1.0:
         high = low * (1 + step)
         engine.set_lam(high)
-        proven = engine.finish().proven or _solve(engine, settings)
+        proven = engine.finish().proven or _solve(engine, settings, interrupt)
         x = engine.point()
         if proven and _constant(x, labels):
             return low, high
@@ -113,10 +115,13 @@ def bracket_lambda_max(problem: FusionProblem) -> tuple[float, float]:
     return low, 2.0 * low
 
 
-def _solve(engine: Engine, settings: AdmmSettings) -> bool:
+def _solve(engine: Engine, settings: AdmmSettings, interrupt: Interrupt | None) -> bool:
     """Run to the tolerance and finish, with sharper duals while the partition is not proven."""
-    for attempt in range(4):
-        engine.run(settings.max_iter)
+    for attempt in range(6):
+        first = engine.n_iter
+        while not engine.run(engine.check_every) and engine.n_iter - first < settings.max_iter:
+            if interrupt is not None and interrupt.requested:
+                raise KeyboardInterrupt
         if engine.finish().proven:
             return True
         engine.tighten(0.01 ** (attempt + 1))

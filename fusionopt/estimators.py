@@ -17,7 +17,7 @@ try:
     from sklearn.base import BaseEstimator, ClusterMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import pairwise_distances_argmin
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise MissingDependencyError(
         "The estimators need scikit-learn 1.6 or later, which is not installed; install it with: pip "
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class ConvexClustering(ClusterMixin, BaseEstimator):
     """Convex clustering: rows are pulled together until they are exactly equal.
 
-        minimise  sum_i s_i/2 ||x_i - a_i||^2 + lam sum_{(i,j) in E} w_ij ||x_i - x_j||_2
+        minimise  1/2 sum_i ||x_i - a_i||^2 + lam sum_{(i,j) in E} w_ij ||x_i - x_j||_2
 
-    a_i are the rows of X, s_i the sample weights, E and w_ij the graph. Rows joined by edges whose x are
+    a_i are the rows of X, E and w_ij the graph. Rows joined by edges whose x are
     exactly equal are one cluster; the number of clusters follows from lam.
 
     Parameters
@@ -126,7 +126,7 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
         self.max_iter = max_iter
         self.time_limit = time_limit
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> ConvexClustering:
+    def fit(self, X: ArrayLike, y: object = None) -> ConvexClustering:
         """Solve for the rows of X.
 
         Parameters
@@ -134,8 +134,6 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
         X : (n, n_features)
             Finite numbers.
         y : ignored
-        sample_weight : (n,), optional
-            s_i >= 0; a row of weight zero takes part through the graph only.
 
         Returns
         -------
@@ -162,7 +160,7 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
 
         points = validate_data(self, X, dtype=np.float64)
         self._check_parameters()
-        problem = self._problem(points, sample_weight)
+        problem = self._problem(points)
         settings = AdmmSettings(eps_rel=self.eps_rel, max_iter=self.max_iter, time_limit=self.time_limit)
         path: PathResult | None = None
         result: Result
@@ -179,6 +177,7 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
             problem = problem.with_lam(float(self.lam))
             result = solve(problem, settings)
             self._reraise_interrupt([result.status])
+            result.keep_duals(result.edge_duals().copy)  # an array pickles; the engine behind it does not
             sentence, top, n_iter = "lam was given.", float(lambda_max(problem)), result.n_iter
             results = [result]
         unfinished = [r for r in results if r.status not in ("optimal", "stationary")]
@@ -234,7 +233,7 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
                 wanted="'auto' or a finite number >= 0",
             )
 
-    def _problem(self, points: NDArray[np.float64], sample_weight: ArrayLike | None) -> FusionProblem:
+    def _problem(self, points: NDArray[np.float64]) -> FusionProblem:
         from fusionopt.graph import Graph
         from fusionopt.losses import SquaredDistance
         from fusionopt.problem import FusionProblem
@@ -243,10 +242,7 @@ class ConvexClustering(ClusterMixin, BaseEstimator):
             graph = Graph.complete(len(points))
         else:
             graph = Graph.knn(points, n_neighbors=self.n_neighbors)
-        if sample_weight is None:
-            return FusionProblem(SquaredDistance(points), graph)
-        weight = _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
-        return FusionProblem(SquaredDistance(points, sample_weight=weight), graph)
+        return FusionProblem(SquaredDistance(points), graph)
 
     @staticmethod
     def _reraise_interrupt(statuses: list[str]) -> None:

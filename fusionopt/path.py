@@ -69,14 +69,26 @@ class PathResult:
     """
 
     def __init__(
-        self, problem: FusionProblem, lams: FloatArray, results: Sequence[Result], lambda_max: float, status: str = ""
+        self,
+        problem: FusionProblem,
+        lams: FloatArray,
+        results: Sequence[Result],
+        lambda_max: float | None = None,
+        status: str = "",
     ) -> None:
         self.problem = problem
         self.lams = lams
         self.results = list(results)
-        self.lambda_max = lambda_max
+        self._lambda_max = lambda_max
         open_status = [r.status for r in self.results if r.status not in CONVERGED]
         self.status = status or (open_status[0] if open_status else "optimal")
+
+    @property
+    def lambda_max(self) -> float:
+        """Smallest lam that fuses every component; computed on first access where the grid was given."""
+        if self._lambda_max is None:
+            self._lambda_max = bracket_lambda_max(self.problem)[1]
+        return self._lambda_max
 
     @property
     def n_clusters(self) -> IntArray:
@@ -213,7 +225,7 @@ class PathResult:
         """Write the problem and every result (without duals) to one .npz file, without pickle."""
         arrays = _archive.pack_problem(self.problem) | {
             "path.lams": self.lams,
-            "path.lambda_max": np.array(self.lambda_max),
+            "path.lambda_max": np.array(np.nan if self._lambda_max is None else self._lambda_max),
         }
         for k, result in enumerate(self.results):
             arrays |= _archive.pack_result(result, f"{k}.")
@@ -232,7 +244,8 @@ class PathResult:
         problem = _archive.unpack_problem(arrays)
         lams = arrays["path.lams"]
         results = [_archive.unpack_result(arrays, f"{k}.", problem) for k in range(len(lams))]
-        return PathResult(problem, lams, results, float(arrays["path.lambda_max"]))
+        top = float(arrays["path.lambda_max"])
+        return PathResult(problem, lams, results, None if np.isnan(top) else top)
 
     def __repr__(self) -> str:
         return f"PathResult({self.status}, {len(self.lams)} lams, n_clusters {self.n_clusters.tolist()})"
@@ -300,8 +313,9 @@ def solution_path(
     given = None if lams is None else _as_lams(lams)
     start = time.perf_counter()
     with watch_interrupt() as interrupt:
-        upper = bracket_lambda_max(problem)[1]
-        grid = _grid(upper, count, ratio) if given is None else given
+        upper = bracket_lambda_max(problem, interrupt)[1] if given is None else None
+        grid = given if upper is None else _grid(upper, count, ratio)
+        assert grid is not None
         order = np.argsort(grid, kind="stable")
         done: dict[int, Result] = {}
         n_bytes = len(grid) * problem.graph.n_edges * problem.n_features * 8
@@ -327,6 +341,9 @@ def solution_path(
                 PathProgress(len(done), len(grid), elapsed, remaining, lam, result)
             ):
                 status = "user_limit" if len(done) < len(grid) else ""
+                break
+            if interrupt.requested and len(done) < len(grid):
+                status = "interrupted"
                 break
     kept = sorted(done)
     top = problem.with_lam(float(grid.max()))

@@ -67,6 +67,8 @@ class ReportContent:
         Sentences the reader must know: columns left out, limits met, choices made.
     best_ari : float or None
         Largest adjusted Rand index anywhere on the path, which only the labels can find.
+    verify : str
+        Command, run in the folder of the results, that checks the certificate with NumPy alone.
     units : str
         In which units x and the objective are, e.g. ``"standardised units"``.
     """
@@ -86,6 +88,7 @@ class ReportContent:
     units: str
     notes: Sequence[str] = field(default_factory=list)
     best_ari: float | None = None
+    verify: str = ""
 
 
 def escape(text: object) -> str:
@@ -385,7 +388,13 @@ def _path_table(path: PathResult, chosen: Result) -> str:
 
 def _repeat(content: ReportContent) -> str:
     settings = [(name, "none" if value is None else str(value)) for name, value in content.settings.items()]
+    check = ""
+    if content.verify:
+        check = (
+            "<p>The certificate can be checked in the folder of this report without the solver:</p>\n"
+            f"<pre>{escape(content.verify)}</pre>\n"
+        )
     return (
-        f"<pre>{escape(content.command)}</pre>\n<details><summary>Settings and "
+        f"<pre>{escape(content.command)}</pre>\n{check}<details><summary>Settings and "
         f"versions</summary>{_pairs(settings)}</details>\n"
     )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+CERTIFY_LIMIT = 1500
+"""Centres times features up to which `labels_certified` is computed: `recovery.certify` factors a dense matrix."""
 CONVERGED = ("optimal", "stationary")
 TRACE_COLUMNS = ("iteration", "time", "objective", "dual_objective", "gap")
 
@@ -73,7 +75,8 @@ class Result:
     centers : float64 (n_clusters, n_features)
     cluster_sizes : int64 (n_clusters,)
     labels_certified : bool or None
-        What `recovery.certify` says of the partition; computed on first access, None without duals.
+        What `recovery.certify` says of the partition; computed on first access. None without duals, and for
+        partitions so fine that certify would take minutes (CERTIFY_LIMIT); call it yourself there.
     objective, dual_objective, gap, rel_gap : float
         F(x), D(edge_duals()), their difference, and gap / max(|P|, |D|) (0.0 within rounding).
     lower_bound : None
@@ -136,6 +139,13 @@ class Result:
         """Where `edge_duals` takes its array from."""
         self._duals = source
 
+    def __getstate__(self) -> dict[str, object]:
+        # The engine behind the duals stays in its process; the duals themselves travel.
+        state = self.__dict__.copy()
+        if self._duals is not None:
+            state["_duals"] = self.edge_duals().copy
+        return state
+
     @property
     def has_duals(self) -> bool:
         """Whether `edge_duals` can answer."""
@@ -156,7 +166,8 @@ class Result:
 
     @cached_property
     def labels_certified(self) -> bool | None:
-        if self._duals is None or self.status != "optimal":
+        many = self.n_clusters * self.problem.n_features > CERTIFY_LIMIT
+        if self._duals is None or self.status != "optimal" or many:
             return None
         from fusionopt.recovery import certify
 

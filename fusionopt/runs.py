@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from fusionopt.solver import Progress
 
 DEFAULT_NEIGHBORS = 10
+_VERIFY = "python -m fusionopt.verify certificate.npz --data data_as_solved.npy"
 _MAX_CERTIFIED = 600  # clusters times columns: the check solves dense systems of this size
-_MAX_DUALS = 2**23  # numbers: 64 MiB in solution.npz
+_MAX_DUALS = 2**23  # numbers: 64 MiB in each file that holds duals
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,7 @@ class _Job:
                 f"The graph has {self.graph.n_components} components; rows of different components never "
                 "fuse."
             )
+        self.points = points
         lam = 0.0 if request.lam is None else request.lam
         self.problem = FusionProblem(SquaredDistance(points), self.graph, lam=lam)
 
@@ -366,6 +368,7 @@ class _Job:
         told = versions()
         selection = "lam was given." if self.selection is None else self.selection.sentence
         self._write_tables(folder, result, rows)
+        proof = result.has_duals and result.problem.graph.n_edges * result.x.shape[1] <= _MAX_DUALS
         folder.write_text(
             "report.html",
             render_report(
@@ -384,12 +387,15 @@ class _Job:
                     settings=dataclasses.asdict(self.settings) | told,
                     units="standardised units" if self.scaled is not None else "the units of the table",
                     notes=self.notes,
+                    verify=_VERIFY if proof else "",
                     best_ari=None if aris is None or path is None else max(aris),
                 )
             ),
         )
-        if result.problem.graph.n_edges * result.x.shape[1] <= _MAX_DUALS:
+        if proof:
             result.save(folder.path / "solution.npz")
+            result.certificate().save(folder.path / "certificate.npz")
+            np.save(folder.path / "data_as_solved.npy", self.points, allow_pickle=False)
         folder.write_json(
             "results.json",
             {

@@ -26,12 +26,14 @@ Callback = Callable[["Progress"], object]
 
 log = logging.getLogger("fusionopt")
 
-_MAX_FINISHES = 4
+_CHUNK = 10
+"""Sweeps between two looks at the clock and at Ctrl-C."""
+_MAX_FINISHES = 6
 """Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
-_EXTRA_ITERATIONS = 100
+_EXTRA_ITERATIONS = 1000
 _EXTRA_NUMBERS = 2e6
-"""... while that takes no more iterations than the tolerance did plus _EXTRA_ITERATIONS, and on large problems a
-quarter more, or as many as touch _EXTRA_NUMBERS dual entries."""
+"""... while that takes no more iterations than a quarter of what the tolerance took, or as many as touch _EXTRA_NUMBERS
+dual entries (small problems), but at most ten times what it took plus _EXTRA_ITERATIONS."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,10 @@ def run(
         if left <= 0:
             stopped = f"max_iter = {settings.max_iter} was reached"
             break
-        met = engine.run(min(engine.check_every, left))
+        met = engine.run(min(engine.check_every, _CHUNK, left))
         last = engine.last()
         elapsed = time.perf_counter() - start
-        if met or engine.n_iter % engine.check_every == 0:
+        if met or (engine.n_iter - first) % engine.check_every == 0:
             trace.add(engine.n_iter - first, elapsed, last)
             if settings.verbose:
                 log.info("iteration %d: objective %.10g, gap %.3g", engine.n_iter, last.objective, last.gap)
@@ -228,7 +230,7 @@ def run(
 
 def _proof_budget(engine: Engine, n_iter: int) -> int:
     numbers = engine.problem.graph.n_edges * engine.problem.n_features
-    return n_iter + int(min(n_iter + _EXTRA_ITERATIONS, max(n_iter / 4, _EXTRA_NUMBERS / numbers)))
+    return n_iter + int(min(10 * n_iter + _EXTRA_ITERATIONS, max(n_iter / 4, _EXTRA_NUMBERS / numbers)))
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:

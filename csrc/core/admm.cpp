@@ -84,7 +84,8 @@ Certificate Admm::judge(const Vector& x, double penalty) {
 bool Admm::within(const Certificate& c) const {
     const double size = std::fmax(std::fabs(c.objective), std::fabs(c.dual_objective));
     const double tolerance = std::isfinite(size) ? options_.eps_rel * size + options_.eps_abs : 0.0;
-    return c.gap <= tightening_ * tolerance || c.gap <= tightening_ * c.rounding;
+    // The rounding bound is worst case; a thousandth of it can still be reached, less cannot.
+    return c.gap <= tightening_ * tolerance || c.gap <= std::fmax(tightening_, 1e-3) * c.rounding;
 }
 
 void Admm::unproject() {
@@ -108,7 +109,11 @@ void Admm::project_null() {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     for (std::size_t k = 0; k < g_.size(); ++k) rhs_[k] = -g_[k];
     null_part(rhs_);
-    for (int pass = 0; pass < 2; ++pass) pcg(apply, copy, rhs_, phi_, pass == 0 ? 1e-10 : 1e-6, kMaxNullSteps, work_);
+    // Rounding has no place to go: below it the system is singular and its solution noise.
+    double scale = 0.0;
+    for (std::size_t k = 0; k < g_.size(); ++k) scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
+    const double noise = 4.0 * kEps * scale, floor = noise * noise * static_cast<double>(g_.size());
+    for (int pass = 0; pass < 2; ++pass) pcg(apply, copy, rhs_, phi_, pass == 0 ? 1e-10 : 1e-6, kMaxNullSteps, work_, floor);
     coupling_->laplacian(phi_, sums_);
     for (std::size_t k = 0; k < g_.size(); ++k) g_[k] += sums_[k];
 }

@@ -147,7 +147,7 @@ class CompleteCoupling final : public Coupling {
                 out[at(i * d_ + k)] = weight_ * r_[i] * (sigma_ * phi[at(i * d_ + k)] - mean[at(k)]);
     }
 
-    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double, Vector& phi) override {
+    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double, double, Vector& phi) override {
         Vector sums(at(n_clusters), 0.0);
         for (Index i = 0; i < m_; ++i) sums[at(labels[at(i)])] += r_[i];
         for (Index i = 0; i < m_; ++i) {

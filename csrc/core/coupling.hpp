@@ -47,8 +47,9 @@ class Coupling {
     virtual double penalty(const Vector& x) const = 0;
     // out = B' W B phi over all edges.
     virtual void laplacian(const Vector& phi, Vector& out) const = 0;
-    // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each), to a relative tolerance. Returns the passes made.
-    virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, Vector& phi) = 0;
+    // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each), to a relative tolerance, or until entries
+    // of size `noise` are left. Returns the passes made.
+    virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise, Vector& phi) = 0;
 
     // Sets the state y aside, and exchanges it with the one set aside.
     virtual void keep_state() = 0;

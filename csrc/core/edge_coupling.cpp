@@ -164,7 +164,7 @@ class EdgeCoupling final : public Coupling {
         }
     }
 
-    Index balance(const Labels& labels, Index, const Vector& e, double tol, Vector& phi) override {
+    Index balance(const Labels& labels, Index, const Vector& e, double tol, double noise, Vector& phi) override {
         fill_matrix([&](Index edge) { return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0; });
         const auto apply = [&](const Vector& v, Vector& av) {
             std::fill(av.begin(), av.end(), 0.0);
@@ -177,9 +177,12 @@ class EdgeCoupling final : public Coupling {
             }
         };
         std::fill(phi.begin(), phi.end(), 0.0);
-        Index passes = pcg(apply, precondition, e, phi, tol, kMaxBalance, work_);
+        double floor = 0.0;
+        for (const double degree : degree_)
+            if (degree > 0.0) floor += static_cast<double>(d_) * noise * noise / degree;
+        Index passes = pcg(apply, precondition, e, phi, tol, kMaxBalance, work_, floor);
         // A second solve refines the first one's rounding where all digits are wanted.
-        if (tol < 1e-8) passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_);
+        if (tol < 1e-8) passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_, floor);
         return passes;
     }
 

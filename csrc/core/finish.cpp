@@ -54,14 +54,30 @@ double Admm::repair(double& work) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
     const Index d = loss_.n_features;
+    Vector count(at(n_clusters_));
     const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
     double largest = std::numeric_limits<double>::infinity(), previous = largest, tol = coupling_->complete() ? kExact : 1e-3;
     for (int round = 0; round < kMaxRepairs; ++round) {
+        double scale = 0.0;
+        std::fill(sums_.begin(), sums_.end(), 0.0);
+        std::fill(count.begin(), count.end(), 0.0);
         for (Index i = 0; i < loss_.n_nodes; ++i) {
+            const Index c = labels_[at(i)];
             loss_.apply_node(i, x_.data() + i * d, node_.data());
-            for (Index k = 0; k < d; ++k) rhs_[at(i * d + k)] = loss_.linear[at(i * d + k)] - node_[at(k)] - g_[at(i * d + k)];
+            count[at(c)] += 1.0;
+            for (Index k = 0; k < d; ++k) {
+                const double wanted = loss_.linear[at(i * d + k)] - node_[at(k)];
+                rhs_[at(i * d + k)] = wanted - g_[at(i * d + k)];
+                sums_[at(c * d + k)] += rhs_[at(i * d + k)];
+                scale = std::fmax(scale, std::fmax(std::fabs(wanted), std::fabs(g_[at(i * d + k)])));
+            }
         }
-        work += edges * (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, phi_)));
+        // What a cluster lacks as a whole no flow inside it can give (its centre is not exact): only the rest is balanced.
+        for (Index i = 0; i < loss_.n_nodes; ++i)
+            for (Index k = 0; k < d; ++k)
+                rhs_[at(i * d + k)] -= sums_[at(labels_[at(i)] * d + k)] / count[at(labels_[at(i)])];
+        const double noise = std::numeric_limits<double>::epsilon() * scale;
+        work += edges * (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, noise, phi_)));
         largest = manifold(phi_).largest;
         const double excess = largest - lam_;
         if (excess <= fits) {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr Index kMaxNewton = 100;
-constexpr double kCollision = 0.3;
+constexpr double kCollision = 0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
+constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -196,16 +197,18 @@ class Newton {
         double best = std::numeric_limits<double>::infinity();
         int stalled = 0;
         for (steps = 0; steps < max_steps; ++steps) {
-            if (at_rounding()) return Outcome::kStationary;
+            if (find_touching()) return Outcome::kCollision;
+            if (at_rounding(false)) return Outcome::kStationary;
             const double size = norm(current_.gradient);
             stalled = size < 0.5 * best ? 0 : stalled + 1;
             best = std::fmin(best, size);
             if (stalled >= 6 || work > budget) return Outcome::kStalled;
             direction(std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300))));
             if (find_collisions()) return Outcome::kCollision;
-            if (!search()) return at_rounding() ? Outcome::kStationary : Outcome::kStalled;
+            if (at_rounding(true)) return Outcome::kStationary;
+            if (!search()) return Outcome::kStalled;
         }
-        return at_rounding() ? Outcome::kStationary : Outcome::kStalled;
+        return at_rounding(true) ? Outcome::kStationary : Outcome::kStalled;
     }
 
     const Vector& centres() const { return current_.w; }
@@ -242,9 +245,10 @@ class Newton {
         p.rounding = 4.0 * kEps * (magnitude + p_.lam * pen);
     }
 
-    // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. A centre that is pressed
-    // against another one is as uncertain as its position: eps |w| / distance in the unit vector.
-    bool at_rounding() const {
+    // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. With `near` a centre that is
+    // pressed against another one may also be as uncertain as the direction between them: eps |w| / distance. That is asked only
+    // after find_collisions(), since two centres that ought to be one look like that too.
+    bool at_rounding(bool near) const {
         for (Index i = 0; i < n_; ++i) {
             double g = 0.0, scale = p_.lam * degree_[at(i)], extent = 0.0;
             for (Index k = 0; k < d_; ++k) {
@@ -252,7 +256,7 @@ class Newton {
                 scale += std::fabs(p_.loss.linear[at(i * d_ + k)]);
                 extent = std::fmax(extent, std::fabs(current_.w[at(i * d_ + k)]));
             }
-            scale += p_.lam * penalty_.diagonal()[at(i)] * extent;
+            if (near && d_ > 1) scale += p_.lam * penalty_.diagonal()[at(i)] * extent;
             if (g > 16.0 * kEps * scale) return false;
         }
         return true;
@@ -319,6 +323,23 @@ class Newton {
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
         std::fill(step_.begin(), step_.end(), 0.0);
         work += edges_ * (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
+    }
+
+    // Centres that differ by no more than rounding are one: the direction between them means nothing.
+    bool find_touching() {
+        colliding.clear();
+        for (Index i = 0; i < n_; ++i) {
+            if (!(penalty_.stiffness()[at(i)] > 0.0)) continue;
+            const Index j = penalty_.nearest()[at(i)];
+            double apart = 0.0, extent = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                const double wi = current_.w[at(i * d_ + k)], wj = current_.w[at(j * d_ + k)];
+                apart = std::fmax(apart, std::fabs(wi - wj));
+                extent = std::fmax(extent, std::fmax(std::fabs(wi), std::fabs(wj)));
+            }
+            if (apart <= kTouching * kEps * extent) colliding.emplace_back(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+        }
+        return !colliding.empty();
     }
 
     // A centre whose full step passes (nearly) through its stiffest partner is about to fuse with it.

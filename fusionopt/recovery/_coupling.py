@@ -252,9 +252,7 @@ class ProductCoupling(Coupling):
 
         return apply, diagonal
 
-    def _curvature_rows(
-        self, y: FloatArray, delta: float
-    ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    def _curvature_rows(self, y: FloatArray, delta: float) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Rows of clusters, s_kl over the smoothed lengths, and the differences over these lengths."""
         for rows in self._rows(y.shape[1]):
             _, smooth, unit = _unit(y[rows, None, :] - y[None, :, :], delta)

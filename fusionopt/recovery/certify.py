@@ -18,6 +18,7 @@ from fusionopt.recovery.flow import (
     check_duals,
     connected,
     find_flow,
+    graph_divergence,
     node_demand,
     potential_bounds,
     regions,
@@ -147,6 +148,8 @@ def certify(
     start = None
     if centers is not None:
         start = model.from_centers(_checks.as_point("centers", centers, (model.n_clusters, model.n_features)))
+    elif given is not None and model.lam > 0:
+        start = _centers_from_duals(model, given)
     solution = solve_scaled(model, start)
     if model.lam > 0:
         fused, lost, margins = _decide(model, solution, given)
@@ -166,6 +169,18 @@ def certify(
         centers=model.to_centers(solution.y),
         radii=solution.radii * model.step_unit,
     )
+
+
+def _centers_from_duals(model: ClusterModel, duals: FloatArray) -> FloatArray | None:
+    """Minimisers of the clusters' losses plus <u, y>, u the divergence of the duals; None where not unique."""
+    summed = model.sum_clusters(model.hessians)
+    blocks = summed[:, None, None] * np.eye(model.n_features) if summed.ndim == 1 else summed
+    pull = model.sum_clusters(model.gradients + graph_divergence(model, duals) / model.gradient_unit)
+    try:
+        y: FloatArray = -np.linalg.solve(blocks, pull[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        return None
+    return y if bool(np.isfinite(y).all()) else None
 
 
 def _decide(

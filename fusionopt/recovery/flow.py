@@ -177,6 +177,23 @@ def regions(model: ClusterModel) -> Iterator[Region]:
         yield Clique(k, nodes, model.node_weights[nodes], model.common_weight, graph)
 
 
+def graph_divergence(model: ClusterModel, duals: FloatArray) -> FloatArray:
+    """(m, d): sum_j v_ij over all edges of the graph, in the units of the duals."""
+    graph = model.problem.graph
+    out = np.zeros((graph.n_nodes, duals.shape[1]))
+    if len(duals) == 0:
+        return out
+    if model.node_weights is not None:
+        linked = np.flatnonzero(model.node_weights > 0)
+        everything = Clique(0, linked, model.node_weights[linked], model.common_weight, graph)
+        out[linked] = everything.divergence(duals)
+        return out
+    for column in range(duals.shape[1]):
+        out[:, column] = tally(graph.edges[:, 0], duals[:, column], graph.n_nodes)
+        out[:, column] -= tally(graph.edges[:, 1], duals[:, column], graph.n_nodes)
+    return out
+
+
 def node_demand(model: ClusterModel, y: FloatArray) -> FloatArray:
     """(m, d): the divergence -s_l wanted at each node, adding up to zero over each cluster.
 

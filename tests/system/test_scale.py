@@ -14,7 +14,7 @@ from tests.catalogue import Instance
 
 FIVE = [0.0, 1.0, 3.0, 7.0, 12.0]
 DECADES = [10.0**k for k in range(-8, 9, 2)]
-QUIET = settings(max_examples=60, deadline=None, derandomize=True)
+QUIET = settings(max_examples=300, deadline=None, phases=[__import__("hypothesis").Phase.generate])
 
 
 def _planted(kind: str, seed: int, n: int = 14, d: int = 2, ratio: float = 1e4) -> Instance:

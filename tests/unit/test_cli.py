@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import fusionopt
+from fusionopt import verify
 from fusionopt.cli import main
 
-FILES = {"results.json", "report.html", "labels.csv", "centers.csv", "path.csv", "solution.npz", "figures"}
+FILES = {"results.json", "report.html", "labels.csv", "centers.csv", "path.csv", "figures"}
+PROOF = {"solution.npz", "certificate.npz", "data_as_solved.npy"}
 
 N_LAMS = 100_000
 
@@ -69,7 +71,7 @@ def test_path_writes_a_whole_folder(table: Path, capsys: pytest.CaptureFixture[s
     assert printed.err == ""
     assert "ARI" in printed.out
     assert "rows alone" in printed.out
-    assert _left(folder) == FILES | {"centers_original_units.csv"}
+    assert _left(folder) == FILES | PROOF | {"centers_original_units.csv"}
     assert _left(folder / "figures") >= {
         "paths.svg",
         "paths.png",
@@ -111,6 +113,7 @@ def test_path_writes_a_whole_folder(table: Path, capsys: pytest.CaptureFixture[s
     assert not re.search(r"https?://", report)
     assert "table.csv" in report
     assert "fusionopt path" in report
+    assert verify.main([str(folder / "certificate.npz"), "--data", str(folder / "data_as_solved.npy")]) == 0
     saved = fusionopt.Result.load(folder / "solution.npz")
     assert saved.objective == chosen["objective"]
 
@@ -135,7 +138,7 @@ def test_solve_at_one_lam_is_the_closed_form(tmp_path: Path, capsys: pytest.Capt
 
 def test_default_folder_is_named_after_the_table(table: Path) -> None:
     assert main(["solve", "table.csv", "--lam", "1", "--drop", "kind"]) == 0
-    assert _left(table.parent / "table-fusionopt") == FILES
+    assert _left(table.parent / "table-fusionopt") == FILES | PROOF
 
 
 def test_existing_folder_is_kept_unless_forced(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,6 +258,12 @@ def test_info(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--labels-column class" in printed
 
 
+def test_module_is_the_command_line() -> None:
+    command = [sys.executable, "-m", "fusionopt", "info"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.startswith(f"fusionopt: {fusionopt.__version__}\n")
+
+
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--help"], ["path", "--help"]):
         assert main(arguments) == 0
@@ -301,7 +310,7 @@ def test_interrupt_writes_what_is_finished(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert out.splitlines()[-1] == str(tmp_path / "out")
     assert _left(tmp_path) == {"long.npy", "out"}
-    assert _left(tmp_path / "out") == FILES
+    assert _left(tmp_path / "out") == FILES  # a path of this length keeps no duals
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["interrupted"] is True
     assert 1 <= len(results["path"]) < N_LAMS

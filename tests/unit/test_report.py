@@ -149,7 +149,7 @@ def test_tolerance_not_met_is_told_first() -> None:
 
 
 def test_ink_and_blue_follow_the_page(path: PathResult) -> None:
-    svg = inline_svg(plotting.figure_files(plotting.plot_gaps(path))[0], "f")
+    svg = inline_svg(plotting.figure_files(plotting.plot_cluster_counts(path))[0], "f")
     assert svg.startswith("<svg")
     assert "currentColor" in svg
     assert "var(--blue)" in svg

@@ -1,4 +1,4 @@
-"""The compiled core has one importer. `make imports` holds the other arrows: it cannot see a compiled module."""
+"""The compiled core has one importer. `make imports` holds the other arrows: it sees no compiled module."""
 
 from __future__ import annotations
 
