@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -170,6 +171,12 @@ def build(problem: Problem) -> fusionopt.FusionProblem:
     return fusionopt.FusionProblem(loss, graph=graph, lam=problem.lam)
 
 
+def _solve_numpy(
+    kind: type[numpy_admm.TiledAdmm], problem: ClusteringProblem, rho: float
+) -> numpy_admm.AdmmAnswer:
+    return kind(problem.points, problem.lam, rho).solve(EPS)
+
+
 class Judge:
     """One problem: the bound that answers are measured against, and the time they are compared with."""
 
@@ -255,7 +262,7 @@ class Judge:
             ("numpy-rows", numpy_admm.RowBlockedAdmm),
             ("numpy-tiles", numpy_admm.TiledAdmm),
         ):
-            answer, timing = measure(lambda kind=kind: kind(problem.points, problem.lam, rho).solve(EPS))
+            answer, timing = measure(partial(_solve_numpy, kind, problem, rho))
             if not answer.converged:
                 self.table.drop(problem.name, tool, f"certified gap {answer.rel_gap:.2e}")
                 continue

@@ -26,8 +26,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-_CAP = 1.0
-"""Largest ball of an edge, in units of the sum of all forces."""
+_CAP = 2.0
+"""Largest ball of an edge, in units of the sum of all forces (half the sum is the most that can pass an edge)."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Engine:
         self.problem = problem
         self._loss = loss
         self._past_iterations = 0
+        self._cap_lam = problem.lam
         self._settings = settings
         graph = problem.graph
         self._components: IntArray = graph.component_labels
@@ -170,6 +171,7 @@ class Engine:
         if not graph.is_complete:
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
+            self._cap_lam = problem.lam
             return _core.Admm.edges(*quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options)
         _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
@@ -210,7 +212,9 @@ class Engine:
         self.problem = self.problem.with_lam(lam)
         if not self.coupled or lam == 0:
             self._core = None
-        elif self._core is None or self._capped(before) or self._capped(lam):
+        elif self._core is None or (
+            not self._cap_lam / 2 <= lam <= self._cap_lam * 2 and (self._capped(before) or self._capped(lam))
+        ):
             # Capped weights depend on lam: a fresh core, from the point of the old one.
             point = None if self._core is None else self.point()
             self._past_iterations = self.n_iter
@@ -282,7 +286,7 @@ class Engine:
             return Certificate(objective, objective, 0.0, rounding, 0.0, residual, True)
         told = self._in_units(self._core.certify(np.ascontiguousarray((x - self.shift) / self._s)))
         gap, penalty, met = told.gap, told.penalty, told.met
-        if self._capped(self.problem.lam):
+        if self._capped(self._cap_lam) or self._capped(self.problem.lam):
             penalty = self.problem.with_lam(1.0).penalty_value(x)
             gap += max(self.problem.lam * (penalty - told.penalty), 0.0)
             tolerance = self._settings.eps_rel * abs(told.objective) + self._settings.eps_abs

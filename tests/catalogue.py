@@ -350,7 +350,7 @@ def knn_pairs(points: FloatArray, k: int) -> IntArray:
     """Union of the k nearest neighbours each way, by brute force; ties by lowest index."""
     n = len(points)
     distance = np.square(points[:, None] - points[None]).sum(axis=2)
-    pairs = set()
+    pairs: set[tuple[int, int]] = set()
     for i in range(n):
         others = [j for j in np.lexsort((np.arange(n), distance[i])) if j != i]
         pairs.update((min(i, int(j)), max(i, int(j))) for j in others[:k])
@@ -456,9 +456,10 @@ def random_squared(rng: np.random.Generator, kind: str, n: int, d: int, ratio: f
         edges = all_pairs(n)
         weights = np.full(len(edges), complete[0])
     elif kind == "node_weights":
-        complete = (float(10.0 ** rng.uniform(-2, 2)), rng.uniform(0.2, 5.0, size=n))
+        common, r = float(10.0 ** rng.uniform(-2, 2)), rng.uniform(0.2, 5.0, size=n)
+        complete = (common, r)
         edges = all_pairs(n)
-        weights = complete[0] * complete[1][edges[:, 0]] * complete[1][edges[:, 1]]  # type: ignore[index]
+        weights = common * r[edges[:, 0]] * r[edges[:, 1]]
     elif kind == "knn":
         edges = knn_pairs(a, min(5, n - 1))
         length = np.square(a[edges[:, 0]] - a[edges[:, 1]]).sum(axis=1)

@@ -11,6 +11,7 @@ namespace {
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr Index kMaxNewton = 100;
 constexpr double kCollision = 0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
+constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
 
@@ -203,7 +204,10 @@ class Newton {
             stalled = size < 0.5 * best ? 0 : stalled + 1;
             best = std::fmin(best, size);
             if (stalled >= 6 || work > budget) return Outcome::kStalled;
-            direction(std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300))));
+            const double forcing = std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300)));
+            direction(forcing, true);
+            // A hit seen along a rough direction is looked at again along a sharp one: distances between centres are small numbers.
+            if (find_collisions() && forcing > kSharp) direction(kSharp / forcing, false);
             if (find_collisions()) return Outcome::kCollision;
             if (at_rounding(true)) return Outcome::kStationary;
             if (!search()) return Outcome::kStalled;
@@ -269,9 +273,9 @@ class Newton {
         return trace / static_cast<double>(d_);
     }
 
-    // Solves (Hessian) step = -gradient. Two-level preconditioner: block Jacobi, H_k + lam sum W/dist (I - uu') with uu' averaged over
+    // Solves (Hessian) step = -gradient, from zero or from the present step. Two-level preconditioner: block Jacobi, H_k + lam sum W/dist (I - uu') with uu' averaged over
     // directions, plus one common motion for each group of centres so close that their mutual stiffness dwarfs everything else.
-    void direction(double forcing) {
+    void direction(double forcing, bool fresh) {
         const double across = p_.lam * (d_ > 1 ? 1.0 - 1.0 / static_cast<double>(d_) : 0.0);
         UnionFind close(n_);
         for (Index i = 0; i < n_; ++i) {
@@ -321,7 +325,7 @@ class Newton {
             }
         };
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
-        std::fill(step_.begin(), step_.end(), 0.0);
+        if (fresh) std::fill(step_.begin(), step_.end(), 0.0);
         work += edges_ * (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from fusionopt.recovery._coupling import tally
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+_BLOCK_EDGES = 2**15
 _FACTOR_LIMIT = 3000
 """Patches with more nodes than this and more than two edges a node are repaired by conjugate gradients."""
 
@@ -71,8 +73,11 @@ class Region(ABC):
         """(n_edges,): ||q_e|| / w_e."""
 
     @abstractmethod
-    def clip(self, flow: FloatArray, ratio: float) -> float:
-        """Shorten every row to ||q_e|| <= ratio w_e, in place; the sum of (what was cut)^2 / w_e."""
+    def clip(self, flow: FloatArray, ratios: FloatArray) -> float:
+        """Shorten every row to ||q_e|| <= ratio w_e, one ratio for each cluster, in place.
+
+        Returns the sum of (what was cut)^2 / w_e.
+        """
 
     @abstractmethod
     def length(self, potentials: FloatArray) -> float:
@@ -121,7 +126,7 @@ class Clique(Region):
         i, j = np.triu_indices(len(self.nodes), 1)
         return np.stack([self.nodes[i], self.nodes[j]], axis=1)
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         w = np.empty(self.n_edges)
         for i, row in self._rows():
@@ -174,20 +179,17 @@ class Clique(Region):
 
     def ratios(self, flow: FloatArray) -> FloatArray:
         out = np.empty(self.n_edges)
-        for i, row in self._rows():
-            block = flow[row]
-            out[row] = np.sqrt(np.einsum("ja,ja->j", block, block)) / (
-                (self.common * self.r[i]) * self.r[i + 1 :]
-            )
+        for part in _parts(self.n_edges):
+            block = flow[part]
+            out[part] = np.sqrt(np.einsum("ja,ja->j", block, block)) / self.weights[part]
         return out
 
-    def clip(self, flow: FloatArray, ratio: float) -> float:
-        cuts = []
-        for i, row in self._rows():
-            block = flow[row]
-            weights = (self.common * self.r[i]) * self.r[i + 1 :]
-            cuts.append(_clip_rows(block, ratio, weights))
-        return math.fsum(cuts)
+    def clip(self, flow: FloatArray, ratios: FloatArray) -> float:
+        limit = float(ratios[0])
+        return math.fsum(
+            _clip_rows(flow[part], limit * self.weights[part], self.weights[part])
+            for part in _parts(self.n_edges)
+        )
 
     def divergence_error(self, ratios: FloatArray) -> FloatArray:
         largest = float(ratios.max()) * self.common
@@ -269,8 +271,8 @@ class Patch(Region):
         lengths: FloatArray = np.sqrt(np.einsum("ea,ea->e", flow, flow))
         return lengths / self._weights
 
-    def clip(self, flow: FloatArray, ratio: float) -> float:
-        return _clip_rows(flow, ratio, self._weights)
+    def clip(self, flow: FloatArray, ratios: FloatArray) -> float:
+        return _clip_rows(flow, ratios[self.cluster_of_edge] * self._weights, self._weights)
 
     def divergence_error(self, ratios: FloatArray) -> FloatArray:
         loads = np.repeat(ratios * self._weights, 2)
@@ -322,10 +324,14 @@ class Patch(Region):
         return loads
 
 
-def _clip_rows(block: FloatArray, ratio: float, weights: FloatArray) -> float:
+def _parts(n: int) -> Iterator[slice]:
+    """Blocks of edges that stay in the cache."""
+    return (slice(start, start + _BLOCK_EDGES) for start in range(0, n, _BLOCK_EDGES))
+
+
+def _clip_rows(block: FloatArray, limits: FloatArray, weights: FloatArray) -> float:
     lengths = np.sqrt(np.einsum("ea,ea->e", block, block))
-    limits = ratio * weights
-    long = lengths > limits
+    long = np.flatnonzero(lengths > limits)
     block[long] *= (limits[long] / lengths[long])[:, None]
     return float((np.square(lengths[long] - limits[long]) / weights[long]).sum())
 
