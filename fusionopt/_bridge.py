@@ -59,10 +59,12 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Finish:
-    """Outcome of partition finishing: whether it was taken, and whether its flow proves it exact."""
+    """Outcome of partition finishing: whether it was taken, whether its flow proves it exact, or whether nothing is fused
+    and the raw point was left alone."""
 
     accepted: bool
     proven: bool
+    untouched: bool
 
 
 def core_info() -> dict[str, object]:
@@ -248,7 +250,7 @@ class Engine:
 
     def finish(self) -> Finish:
         told = self._core.finish()
-        return Finish(told["accepted"], told["proven"])
+        return Finish(told["accepted"], told["proven"], told["untouched"])
 
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)

@@ -32,8 +32,8 @@ _MAX_FINISHES = 6
 """Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
 _EXTRA_ITERATIONS = 1000
 _EXTRA_NUMBERS = 2e6
-"""... while that takes no more iterations than a quarter of what the tolerance took, or as many as touch _EXTRA_NUMBERS
-dual entries (small problems), but at most ten times what it took plus _EXTRA_ITERATIONS."""
+"""... while that takes no more iterations than touch _EXTRA_NUMBERS dual entries, and at most ten times what the tolerance
+took plus _EXTRA_ITERATIONS."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ def run(
     first = engine.n_iter
     finishes, budget, stopped = 0, 0, ""
     proven, finished, wants_proof = False, False, True
+    judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
         left = settings.max_iter - (engine.n_iter - first)
         if left <= 0:
@@ -183,10 +184,14 @@ def run(
             finishes += 1
             budget = budget or _proof_budget(engine, engine.n_iter - first)
             proven = finish.proven
-            finished = finish.accepted and engine.certify(engine.point()).met
-            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES
-            if finished and (proven or not wants_proof):
+            x = engine.point()
+            certificate = engine.certify(x)
+            judged = (x, certificate)
+            finished = finish.accepted and certificate.met
+            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES and engine.n_iter - first < budget
+            if finished and (proven or finish.untouched or not wants_proof):
                 break
+            judged = None  # the iteration moves on
             # A partition that the duals do not prove needs sharper duals; past the budget the tolerance is enough.
             engine.tighten(0.01**finishes if wants_proof else 0.1 ** min(finishes, 12))
         if interrupt.requested:
@@ -196,7 +201,7 @@ def run(
         if stopped:
             break
 
-    x, certificate = _best_point(engine, finished)
+    x, certificate = judged or _best_point(engine, finished)
     if certificate.met:
         status = "optimal"
     elif not np.isfinite(certificate.objective):
@@ -230,7 +235,7 @@ def run(
 
 def _proof_budget(engine: Engine, n_iter: int) -> int:
     numbers = engine.problem.graph.n_edges * engine.problem.n_features
-    return n_iter + int(min(10 * n_iter + _EXTRA_ITERATIONS, max(n_iter / 4, _EXTRA_NUMBERS / numbers)))
+    return n_iter + int(min(10 * n_iter + _EXTRA_ITERATIONS, _EXTRA_NUMBERS / numbers))
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:

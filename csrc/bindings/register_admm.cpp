@@ -113,6 +113,7 @@ void register_admm(py::module_& module) {
                  }
                  py::dict out;
                  out["accepted"] = report.accepted;
+                 out["untouched"] = report.untouched;
                  out["proven"] = report.proven;
                  out["n_clusters"] = report.n_clusters;
                  out["newton_steps"] = report.newton_steps;
@@ -151,7 +152,7 @@ void register_admm(py::module_& module) {
                  return out;
              })
         .def("fused_point",
-             [](const Admm& self) {
+             [](Admm& self) {
                  const Index m = static_cast<Index>(self.labels().size());
                  std::vector<double> out;
                  {

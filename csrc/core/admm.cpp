@@ -68,7 +68,10 @@ Certificate Admm::judge(const Vector& x, double penalty) {
     out.objective = loss_.constant + value.value + lam_ * penalty;
     const double magnitude = std::fabs(loss_.constant) + value.magnitude + lam_ * penalty + value.stat;
     out.rounding = kEps * coupling_->chain() * magnitude;
-    out.gap = std::fmax(slack + value.stat, 0.0);
+    out.gap = slack + value.stat;
+    // Negative within rounding is zero; what is not a number is no certificate (and fmax would hide it).
+    if (out.gap < 0.0) out.gap = 0.0;
+    if (!std::isfinite(out.gap)) out.gap = kInfinity;
     out.residual = value.residual;
     if (loss_.singular) {
         double scale = 0.0;
@@ -119,7 +122,7 @@ void Admm::project_null() {
 }
 
 // Writes the mean of x over the components of {||y|| <= lam} to out; sums and count are scratch. Returns the number of components.
-Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const {
+Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) {
     const Index d = loss_.n_features, n = coupling_->fused_labels(lam_, labels);
     std::fill(sums.begin(), sums.end(), 0.0);
     std::fill(count.begin(), count.end(), 0.0);
@@ -132,7 +135,7 @@ Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const
     return n;
 }
 
-void Admm::fused_point(Vector& out) const {
+void Admm::fused_point(Vector& out) {
     Labels labels;
     Vector sums(x_.size()), count(x_.size());
     out.resize(x_.size());
@@ -146,7 +149,7 @@ bool Admm::check() {
     if (loss_.singular) {
         Certificate balance;
         balance.objective = loss_.constant + own.value + lam_ * penalty_;
-        balance.gap = std::fmax(lam_ * penalty_ - own.product + own.stat, 0.0);
+        balance.gap = lam_ * penalty_ - own.product + own.stat;
         balance.dual_objective = balance.objective - balance.gap;
         due_to_finish = within(balance);
         project_null();
@@ -256,6 +259,7 @@ double Admm::primal_residual() {
 void Admm::set_lam(double lam) {
     unproject();
     finished_.clear();
+    best_ = {};
     Coupling::SweepRequest request;
     request.kind = SweepKind::kMove;
     request.lam_old = lam_;
@@ -274,6 +278,7 @@ void Admm::set_lam(double lam) {
 void Admm::warm_start(const Vector& x) {
     x_ = x;
     finished_.clear();
+    best_ = {};
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
 }

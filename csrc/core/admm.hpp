@@ -1,6 +1,7 @@
 // Relaxed ADMM in its Douglas-Rachford form, its certificate, and the finishing of its partition.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -29,11 +30,20 @@ struct Certificate {
 
 struct FinishReport {
     bool accepted = false;    // x is now constant on clusters and no worse than the raw point
+    bool untouched = false;   // nothing is fused and the raw point was kept as it is
     bool proven = false;      // the flow inside every cluster is feasible: the partition is the exact solution's up to rounding
     Index n_clusters = 0;
     Index newton_steps = 0;
     Index candidates = 0;
     double work = 0.0;  // edges visited by Newton-CG
+};
+
+struct FinishedPartition {
+    Labels labels;
+    Index n_clusters = 0;
+    Vector x;
+    double objective = std::numeric_limits<double>::infinity();  // without the constant
+    double rounding = 0.0;
 };
 
 class Admm {
@@ -52,7 +62,7 @@ class Admm {
     // Starts from a point: edges between equal rows get no dual, the others the dual that points along them.
     void warm_start(const Vector& x);
     // The mean of x over the components of edges whose dual lies inside its ball.
-    void fused_point(Vector& out) const;
+    void fused_point(Vector& out);
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
     // The finished point after finish(), else the present iterate.
@@ -73,7 +83,7 @@ class Admm {
     void sweep(double alpha, bool check);
     Certificate judge(const Vector& x, double penalty);
     bool check();
-    Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) const;
+    Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out);
     void project_null();
     void unproject();
     bool within(const Certificate& c) const;
@@ -96,6 +106,7 @@ class Admm {
     Index n_clusters_ = 0;
     bool projected_ = false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;
+    FinishedPartition best_;
     PcgWork work_;
 };
 

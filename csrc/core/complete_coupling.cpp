@@ -16,7 +16,7 @@ class CompleteCoupling final : public Coupling {
     CompleteCoupling(Index m, Index d, double weight, const Vector& r, const Vector& common_null)
         : m_(m), d_(d), stride_(round_up(m) + kLanes), weight_(weight), r_(stride_), x_(d * stride_), phi_(d * stride_), t_(d * stride_),
           g_(d * stride_), row_((2 * d + 2) * kLanes), worst_(stride_), common_null_(common_null), factor_(at(d * d)), shifted_(at(m * d)), node_(at(d)),
-          total_(at(d)), scratch_(at(d)) {
+          total_(at(d)), scratch_(at(d)), sets_(m) {
         Index blocks = 0;
         for (Index i = 0; i + 1 < m; ++i) blocks += (m - 1 - i + kLanes - 1) / kLanes;
         y_ = Buffer(blocks * d * kLanes);
@@ -107,18 +107,29 @@ class CompleteCoupling final : public Coupling {
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
         double gap = 0.0, apart = 0.0, split = 0.0;
-        for_each_pair([&](Index i, Index j, const double* y, Index l) {
-            double squared = 0.0;
-            for (Index k = 0; k < d_; ++k) squared += y[k * kLanes + l] * y[k * kLanes + l];
-            const double n = std::sqrt(squared);
-            const double keep = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
-            for (Index k = 0; k < d_; ++k) {
-                const double u = x[at(i * d_ + k)] - x[at(j * d_ + k)], theta = keep * y[k * kLanes + l];
-                gap += (u - theta) * (u - theta);
-                apart += u * u;
-                split += theta * theta;
+        const double* y = y_.data();
+        for (Index i = 0; i + 1 < m_; ++i) {
+            for (Index j = i + 1; j < m_; j += kLanes, y += d_ * kLanes) {
+                const Index count = std::min(kLanes, m_ - j);
+                double keep[kLanes] = {};
+                for (Index k = 0; k < d_; ++k)
+                    for (Index l = 0; l < kLanes; ++l) keep[l] += y[k * kLanes + l] * y[k * kLanes + l];
+                for (Index l = 0; l < kLanes; ++l) {
+                    const double n = std::sqrt(keep[l]);
+                    keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
+                }
+                for (Index l = 0; l < count; ++l) {
+                    const double* xi = x.data() + i * d_;
+                    const double* xj = x.data() + (j + l) * d_;
+                    for (Index k = 0; k < d_; ++k) {
+                        const double u = xi[k] - xj[k], theta = keep[l] * y[k * kLanes + l];
+                        gap += (u - theta) * (u - theta);
+                        apart += u * u;
+                        split += theta * theta;
+                    }
+                }
             }
-        });
+        }
         if (absolute != nullptr) *absolute = std::sqrt(gap);
         const double scale = std::fmax(apart, split);
         return scale > 0.0 ? std::sqrt(gap / scale) : 0.0;
@@ -138,8 +149,9 @@ class CompleteCoupling final : public Coupling {
         return weight_ * total;
     }
 
-    void laplacian(const Vector& phi, Vector& out) const override {
-        Vector mean(at(d_), 0.0);
+    void laplacian(const Vector& phi, Vector& out) override {
+        Vector& mean = total_;
+        std::fill(mean.begin(), mean.end(), 0.0);
         for (Index i = 0; i < m_; ++i)
             for (Index k = 0; k < d_; ++k) mean[at(k)] += r_[i] * phi[at(i * d_ + k)];
         for (Index i = 0; i < m_; ++i)
@@ -169,12 +181,12 @@ class CompleteCoupling final : public Coupling {
         return ladder.partitions(middle);
     }
 
-    Index fused_labels(double lam, Labels& labels) const override {
-        UnionFind sets(m_);
+    Index fused_labels(double lam, Labels& labels) override {
+        sets_.reset();
         for_each_norm([&](Index i, Index j, double n) {
-            if (n <= lam) sets.join(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+            if (n <= lam) sets_.join(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
         });
-        return sets.labels(labels);
+        return sets_.labels(labels);
     }
 
     ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const override {
@@ -238,6 +250,7 @@ class CompleteCoupling final : public Coupling {
     double weight_, sigma_ = 0.0, rho_ = 1.0;
     Buffer r_, x_, phi_, t_, g_, row_, worst_, y_, kept_;
     Vector common_null_, factor_, shifted_, node_, total_, scratch_;
+    UnionFind sets_;
 };
 
 }  // namespace

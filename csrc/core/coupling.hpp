@@ -46,7 +46,7 @@ class Coupling {
     // sum_e w_e ||x_i - x_j||.
     virtual double penalty(const Vector& x) const = 0;
     // out = B' W B phi over all edges.
-    virtual void laplacian(const Vector& phi, Vector& out) const = 0;
+    virtual void laplacian(const Vector& phi, Vector& out) = 0;
     // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each), to a relative tolerance, or until entries
     // of size `noise` are left. Returns the passes made.
     virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise, Vector& phi) = 0;
@@ -59,7 +59,7 @@ class Coupling {
     // `middle` receives the index of the one at margin 0.
     virtual std::vector<Labels> partitions(double lam, Index& middle) const = 0;
     // Components of the edges inside their balls: the fused candidate of a check.
-    virtual Index fused_labels(double lam, Labels& labels) const = 0;
+    virtual Index fused_labels(double lam, Labels& labels) = 0;
     virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const = 0;
 
     // v_e = w_e P(y_e), rows in the order of the edges (i < j, lexicographic).

@@ -21,7 +21,7 @@ class EdgeCoupling final : public Coupling {
     EdgeCoupling(Index m, Index d, std::vector<std::int32_t> tail, std::vector<std::int32_t> head, const Vector& weights)
         : m_(m), d_(d), n_edges_(static_cast<Index>(tail.size())), tail_(std::move(tail)), head_(std::move(head)),
           weight_(round_up(n_edges_)), rho_(round_up(n_edges_)), stretch_(round_up(n_edges_)), y_(round_up(n_edges_) * d),
-          row_((2 * d + 2) * kLanes), start_(at(m + 1), 0), degree_(at(m), 0.0), scratch_(at(d)), worst_(at(m)) {
+          row_((2 * d + 2) * kLanes), start_(at(m + 1), 0), degree_(at(m), 0.0), scratch_(at(d)), worst_(at(m)), sets_(m) {
         tail_.resize(at(round_up(n_edges_)), 0);
         head_.resize(at(round_up(n_edges_)), 0);
         rho_.fill(1.0);
@@ -141,18 +141,18 @@ class EdgeCoupling final : public Coupling {
     }
 
     double penalty(const Vector& x) const override {
-        double total = 0.0;
+        CompensatedSum total;
         for (Index e = 0; e < n_edges_; ++e) {
             const double* xi = x.data() + tail_[at(e)] * d_;
             const double* xj = x.data() + head_[at(e)] * d_;
             double squared = 0.0;
             for (Index k = 0; k < d_; ++k) squared += (xi[k] - xj[k]) * (xi[k] - xj[k]);
-            total += weight_[e] * std::sqrt(squared);
+            total.add(weight_[e] * std::sqrt(squared));
         }
-        return total;
+        return total.value();
     }
 
-    void laplacian(const Vector& phi, Vector& out) const override {
+    void laplacian(const Vector& phi, Vector& out) override {
         std::fill(out.begin(), out.end(), 0.0);
         for (Index e = 0; e < n_edges_; ++e) {
             const Index i = tail_[at(e)] * d_, j = head_[at(e)] * d_;
@@ -198,12 +198,12 @@ class EdgeCoupling final : public Coupling {
         return ladder.partitions(middle);
     }
 
-    Index fused_labels(double lam, Labels& labels) const override {
-        UnionFind sets(m_);
+    Index fused_labels(double lam, Labels& labels) override {
+        sets_.reset();
         for_each_norm([&](Index e, double n) {
-            if (n <= lam) sets.join(tail_[at(e)], head_[at(e)]);
+            if (n <= lam) sets_.join(tail_[at(e)], head_[at(e)]);
         });
-        return sets.labels(labels);
+        return sets_.labels(labels);
     }
 
     ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const override {
@@ -223,8 +223,11 @@ class EdgeCoupling final : public Coupling {
     }
 
     Index n_edges() const override { return n_edges_; }
+    // The penalty is summed with compensation, so the longest chain is that of one node's edges.
     double chain() const override {
-        return static_cast<double>(n_edges_) / static_cast<double>(kLanes) + static_cast<double>(m_) + static_cast<double>(d_) + 64.0;
+        Index longest = 0;
+        for (Index i = 0; i < m_; ++i) longest = std::max(longest, start_[at(i + 1)] - start_[at(i)]);
+        return static_cast<double>(longest) + 2.0 * static_cast<double>(d_) + 64.0;
     }
     bool complete() const override { return false; }
 
@@ -280,6 +283,7 @@ class EdgeCoupling final : public Coupling {
     std::vector<std::int32_t> neighbour_, edge_of_;
     Vector value_, degree_, scratch_, worst_;
     PcgWork work_;
+    UnionFind sets_;
 };
 
 }  // namespace

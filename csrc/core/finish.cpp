@@ -18,6 +18,7 @@ constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to 
 constexpr int kMaxRounds = 8;
 constexpr int kMaxFailures = 2;         // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;    // a cluster larger than this is never broken into its nodes
+constexpr double kFullNewton = 40.0;     // visits an edge that Newton-CG typically takes
 constexpr double kFreeWork = 2e6;      // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
@@ -33,6 +34,19 @@ Index relabel(Labels& labels) {
         label = known;
     }
     return next;
+}
+
+Index count_labels(const Labels& labels) { return labels.empty() ? 0 : 1 + *std::max_element(labels.begin(), labels.end()); }
+
+Vector means(const Labels& labels, Index n_clusters, const Vector& x, Index d) {
+    Vector out(at(n_clusters * d), 0.0), count(at(n_clusters), 0.0);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+        count[at(labels[i])] += 1.0;
+        for (Index k = 0; k < d; ++k) out[at(labels[i] * d + k)] += x[i * at(d) + at(k)];
+    }
+    for (Index c = 0; c < n_clusters; ++c)
+        for (Index k = 0; k < d; ++k) out[at(c * d + k)] /= count[at(c)];
+    return out;
 }
 
 }  // namespace
@@ -104,28 +118,35 @@ FinishReport Admm::finish() {
     const Vector kept = x_;
     coupling_->keep_state();
 
-    struct Best {
-        Labels labels;
-        Index n_clusters = 0;
-        Vector x;
-        double objective = std::numeric_limits<double>::infinity(), rounding = 0.0;
-    } best;
-    Labels labels = ladder[at(middle)];
-    Vector x = x_;  // where the next reduced problem starts
+    FinishedPartition best = best_;  // what an earlier call at this lam found counts too
+    // A sweep costs about two visits an edge; finishing a large problem may cost half of what the sweeps did.
+    const double budget = std::fmax(kFreeWork, static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
+    // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer one's: wrong mergers cost
+    // more than they save.
     Index rung = middle;
+    double lowest = std::numeric_limits<double>::infinity();
+    for (Index k = middle; k >= 0; --k) {
+        const Index n_clusters = count_labels(ladder[at(k)]);
+        const double value =
+            reduced_objective(coupling_->reduce(loss_, lam_, ladder[at(k)], n_clusters), means(ladder[at(k)], n_clusters, x_, d));
+        if (value >= lowest) break;
+        lowest = value;
+        rung = k;
+    }
+    Labels labels = ladder[at(rung)];
+    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as good.
+    if (count_labels(labels) == m && kFullNewton * static_cast<double>(coupling_->n_edges()) > budget) {
+        finished_ = x_;
+        report.accepted = report.untouched = true;
+        report.n_clusters = m;
+        return report;
+    }
+    Vector x = x_;  // where the next reduced problem starts
     Labels previous;
     int failures = 0;
-    // A sweep costs about two visits an edge; finishing may cost as much as the sweeps did.
-    const double budget = std::fmax(kFreeWork, 2.0 * static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
     for (int round = 0; round < kMaxRounds && !report.proven; ++round) {
         Index n_clusters = relabel(labels);
-        Vector start(at(n_clusters * d), 0.0), count(at(n_clusters), 0.0);
-        for (Index i = 0; i < m; ++i) {
-            count[at(labels[at(i)])] += 1.0;
-            for (Index k = 0; k < d; ++k) start[at(labels[at(i)] * d + k)] += x[at(i * d + k)];
-        }
-        for (Index c = 0; c < n_clusters; ++c)
-            for (Index k = 0; k < d; ++k) start[at(c * d + k)] /= count[at(c)];
+        const Vector start = means(labels, n_clusters, x, d);
         const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start, budget - report.work);
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
@@ -162,6 +183,7 @@ FinishReport Admm::finish() {
     n_clusters_ = best.n_clusters;
     report.n_clusters = best.n_clusters;
     report.accepted = loss_.constant + best.objective <= raw.objective + best.rounding + raw.rounding;
+    best_ = best;
     if (report.proven) {
         x_ = best.x;
         finished_ = best.x;

@@ -11,6 +11,20 @@ namespace fusionopt {
 
 using Vector = std::vector<double>;
 
+// Neumaier's sum: the error is a few eps of the absolute sum, whatever its length.
+class CompensatedSum {
+   public:
+    void add(double term) {
+        const double next = sum_ + term;
+        lost_ += std::fabs(sum_) >= std::fabs(term) ? (sum_ - next) + term : (term - next) + sum_;
+        sum_ = next;
+    }
+    double value() const { return sum_ + lost_; }
+
+   private:
+    double sum_ = 0.0, lost_ = 0.0;
+};
+
 inline double dot(const Vector& a, const Vector& b) {
     // Four partial sums: a shorter rounding chain, and the compiler can keep them in registers.
     double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
@@ -97,7 +111,8 @@ Index pcg(const Operator& apply, const Preconditioner& precondition, const Vecto
 // Disjoint sets with path halving; the smaller index is the root, so that labels are deterministic.
 class UnionFind {
    public:
-    explicit UnionFind(Index n) : parent_(static_cast<std::size_t>(n)) {
+    explicit UnionFind(Index n) : parent_(static_cast<std::size_t>(n)) { reset(); }
+    void reset() {
         for (std::size_t i = 0; i < parent_.size(); ++i) parent_[i] = static_cast<std::int32_t>(i);
     }
     std::int32_t find(std::int32_t i) {

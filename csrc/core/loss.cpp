@@ -73,7 +73,7 @@ void QuadraticLoss::null_part(Index i, double* b, double* scratch) const {
 QuadraticLoss::Value QuadraticLoss::evaluate(const Vector& x, const Vector& g) const {
     const Index d = n_features;
     Value out;
-    // Sums are taken node by node first: two short rounding chains instead of one long one.
+    CompensatedSum values, products, stats;
     for (Index i = 0; i < n_nodes; ++i) {
         const double* xi = x.data() + i * d;
         const double* gi = g.data() + i * d;
@@ -117,12 +117,15 @@ QuadraticLoss::Value QuadraticLoss::evaluate(const Vector& x, const Vector& g) c
                     out.null = std::fmax(out.null, std::fabs(r));
             }
         }
-        out.value += value;
+        values.add(value);
         out.magnitude += magnitude;
-        out.product += product;
-        out.stat += stat;
+        products.add(product);
+        stats.add(stat);
         out.residual = std::fmax(out.residual, residual);
     }
+    out.value = values.value();
+    out.product = products.value();
+    out.stat = stats.value();
     out.residual = std::sqrt(out.residual);
     return out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 namespace fusionopt {
@@ -11,6 +12,7 @@ namespace {
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr Index kMaxNewton = 100;
 constexpr double kCollision = 0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
+constexpr int kMaxRefusals = 2;        // collisions in a row that may turn out not to lower the objective
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
@@ -30,6 +32,7 @@ class Penalty {
             sums_ = Buffer(stride_);
             row_ = Buffer((2 * d + 2) * kLanes);
             stiffest_ = Buffer(stride_);
+            inverses_ = Buffer(blocks(n) * kLanes);
             partner_ = Buffer(stride_);
             for (Index k = 0; k < n; ++k) r_[k] = p_.r[at(k)];
         }
@@ -149,6 +152,7 @@ class Penalty {
         a.row = row_.data();
         a.stiffest = stiffest_.data();
         a.partner = partner_.data();
+        a.inverse = inverses_.data();
         return a;
     }
     void add(Vector& out) {
@@ -158,7 +162,12 @@ class Penalty {
 
     const ReducedProblem& p_;
     Index n_, d_, stride_;
-    Buffer x_, direction_, out_, r_, sums_, row_, stiffest_, partner_;
+    static Index blocks(Index n) {
+        Index total = 0;
+        for (Index i = 0; i + 1 < n; ++i) total += (n - 1 - i + kLanes - 1) / kLanes;
+        return total;
+    }
+    Buffer x_, direction_, out_, r_, sums_, row_, stiffest_, partner_, inverses_;
     Vector diagonal_, inverse_, stiffness_;
     std::vector<std::int32_t> nearest_;
 };
@@ -197,8 +206,8 @@ class Newton {
         const double first = norm(current_.gradient);
         double best = std::numeric_limits<double>::infinity();
         int stalled = 0;
-        for (steps = 0; steps < max_steps; ++steps) {
-            if (find_touching()) return Outcome::kCollision;
+        for (Index k = 0; k < max_steps; ++k, ++steps) {
+            if (!pass_through_ && find_touching()) return Outcome::kCollision;
             if (at_rounding(false)) return Outcome::kStationary;
             const double size = norm(current_.gradient);
             stalled = size < 0.5 * best ? 0 : stalled + 1;
@@ -208,13 +217,33 @@ class Newton {
             direction(forcing, true);
             // A hit seen along a rough direction is looked at again along a sharp one: distances between centres are small numbers.
             if (find_collisions() && forcing > kSharp) direction(kSharp / forcing, false);
-            if (find_collisions()) return Outcome::kCollision;
+            if (find_collisions() && !pass_through_) return Outcome::kCollision;
+            pass_through_ = false;
             if (at_rounding(true)) return Outcome::kStationary;
             if (!search()) return Outcome::kStalled;
         }
         return at_rounding(true) ? Outcome::kStationary : Outcome::kStalled;
     }
 
+    // The colliding pair that is nearest to each other now.
+    std::pair<std::int32_t, std::int32_t> closest() const {
+        std::pair<std::int32_t, std::int32_t> best = colliding.front();
+        double least = std::numeric_limits<double>::infinity();
+        for (const auto& [i, j] : colliding) {
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                const double u = current_.w[at(i * d_ + k)] - current_.w[at(j * d_ + k)];
+                squared += u * u;
+            }
+            if (squared < least) {
+                least = squared;
+                best = {i, j};
+            }
+        }
+        return best;
+    }
+    // The collision just reported is not one: go on with the step that showed it.
+    void pass_through() { pass_through_ = true; }
     const Vector& centres() const { return current_.w; }
     double objective() const { return current_.objective; }
     double rounding() const { return current_.rounding; }
@@ -397,6 +426,7 @@ class Newton {
     Vector step_, rhs_, factors_, jacobi_, coarse_, sums_;
     std::vector<std::int32_t> group_;
     Index n_groups_ = 0;
+    bool pass_through_ = false;
     Point current_, trial_;
     PcgWork work_;
 };
@@ -449,43 +479,79 @@ void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::in
     }
 }
 
+struct Merger {
+    std::vector<std::int32_t> group;
+    Index n_groups = 0;
+    std::shared_ptr<const ReducedProblem> problem;
+    std::shared_ptr<Newton> newton;
+};
+
+Merger merge(const ReducedProblem& problem, const Vector& w, const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+    const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
+    Merger out;
+    UnionFind sets(n);
+    for (const auto& [i, j] : pairs) sets.join(i, j);
+    out.n_groups = sets.labels(out.group);
+    Vector mean(at(out.n_groups * d), 0.0), mass(at(out.n_groups), 0.0);
+    for (Index k = 0; k < n; ++k) {
+        const double weight = problem.complete ? problem.r[at(k)] : 1.0;
+        mass[at(out.group[at(k)])] += weight;
+        for (Index a = 0; a < d; ++a) mean[at(out.group[at(k)] * d + a)] += weight * w[at(k * d + a)];
+    }
+    for (Index g = 0; g < out.n_groups; ++g)
+        for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
+    out.problem = std::make_shared<const ReducedProblem>(coarsen(problem, out.group, out.n_groups));
+    out.newton = std::make_shared<Newton>(*out.problem, mean);
+    return out;
+}
+
+double reduced_objective(const ReducedProblem& problem, const Vector& centres) {
+    return Newton(problem, centres).objective();
+}
+
 ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget) {
     const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
     ReducedSolution out;
     out.merged.resize(at(n));
     for (Index k = 0; k < n; ++k) out.merged[at(k)] = static_cast<std::int32_t>(k);
     out.n_groups = n;
-    ReducedProblem current = problem;
-    Vector w = start;
+    auto newton = std::make_shared<Newton>(problem, start);
+    std::vector<std::shared_ptr<const ReducedProblem>> problems;  // kept alive for the Newton that refers to the last one
+    int refused = 0;
     while (true) {
-        Newton newton(current, w);
-        const Outcome outcome = newton.run(kMaxNewton - out.newton_steps, budget - out.work);
-        out.newton_steps += newton.steps;
-        out.work += newton.work;
-        w = newton.centres();
+        const ReducedProblem& current = problems.empty() ? problem : *problems.back();
+        const Index steps = newton->steps;
+        const double work = newton->work;
+        const Outcome outcome = newton->run(kMaxNewton - out.newton_steps, budget - out.work);
+        out.newton_steps += newton->steps - steps;
+        out.work += newton->work - work;
         if (outcome != Outcome::kCollision) {
             out.stationary = outcome == Outcome::kStationary;
-            out.objective = newton.objective();
-            out.rounding = newton.rounding();
+            out.objective = newton->objective();
+            out.rounding = newton->rounding();
             break;
         }
-        UnionFind sets(out.n_groups);
-        for (const auto& [i, j] : newton.colliding) sets.join(i, j);
-        std::vector<std::int32_t> group;
-        const Index n_groups = sets.labels(group);
-        Vector mean(at(n_groups * d), 0.0), mass(at(n_groups), 0.0);
-        for (Index k = 0; k < out.n_groups; ++k) {
-            const double weight = current.complete ? current.r[at(k)] : 1.0;
-            mass[at(group[at(k)])] += weight;
-            for (Index a = 0; a < d; ++a) mean[at(group[at(k)] * d + a)] += weight * w[at(k * d + a)];
+        // All hits at once, else the closest pair alone: a merger has to lower the objective. A hit that keeps coming back is one.
+        const Merger all = merge(current, newton->centres(), newton->colliding);
+        const double bound = newton->objective() + newton->rounding();
+        const bool insist = ++refused > kMaxRefusals;
+        const Merger* taken = all.newton->objective() <= bound + all.newton->rounding() ? &all : nullptr;
+        Merger one;
+        if (taken == nullptr && (newton->colliding.size() > 1 || insist)) {
+            one = merge(current, newton->centres(), {newton->closest()});
+            if (insist || one.newton->objective() <= bound + one.newton->rounding()) taken = &one;
         }
-        for (Index g = 0; g < n_groups; ++g)
-            for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
-        w = std::move(mean);
-        for (std::int32_t& label : out.merged) label = group[at(label)];
-        current = coarsen(current, group, n_groups);
-        out.n_groups = n_groups;
+        if (taken == nullptr) {
+            newton->pass_through();
+            continue;
+        }
+        refused = 0;
+        for (std::int32_t& label : out.merged) label = taken->group[at(label)];
+        out.n_groups = taken->n_groups;
+        newton = taken->newton;
+        problems.push_back(taken->problem);
     }
+    const Vector& w = newton->centres();
     out.centres.resize(at(n * d));
     for (Index k = 0; k < n; ++k)
         std::copy_n(w.data() + out.merged[at(k)] * d, d, out.centres.data() + k * d);

@@ -40,10 +40,13 @@ struct ReducedSolution {
 void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head, const Vector& weight,
                 const std::vector<std::int32_t>& group, ReducedProblem& out);
 
-// Damped Newton from `start`. Where a step would carry a centre through its stiffest partner the two are merged and the search goes on
-// with one centre less: the objective has no gradient there, and a step across it only shortens everybody's. Memory O(K d^2), time
+// Damped Newton from `start`. Where a step would carry a centre through its stiffest partner the two are merged, where that lowers the
+// objective, and the search goes on with one centre less: the objective has no gradient there, and a step across it only shortens everybody's. Memory O(K d^2), time
 // O(edges d) a Hessian product.
 // `budget` bounds the edges visited; when it runs out the best point so far is returned with stationary = false.
 ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget);
+
+// The reduced objective at given centres, without the constant.
+double reduced_objective(const ReducedProblem& problem, const Vector& centres);
 
 }  // namespace fusionopt

@@ -82,6 +82,7 @@ struct CentreSweep {
     double* diagonal = nullptr;      // [stride] sum_l r_l / ||x_k - x_l||, gradient only
     double* stiffest = nullptr;      // [stride] largest r_l / ||x_k - x_l||, gradient only
     double* partner = nullptr;       // [stride] the l it is taken at, gradient only
+    double* inverse = nullptr;       // 1 / ||x_k - x_l|| by rows of blocks: written by the gradient, read by the product
     double* row = nullptr;           // scratch, (2 n_features + 2) * kLanes
     double penalty = 0.0;            // out, gradient only
 };

@@ -187,7 +187,7 @@ void edge_sweep(EdgeSweep& a, const StepParameters& step) {
         for (Index k = 0; k < d * a.n_nodes; ++k) a.g[k] = 0.0;
     if constexpr (kind == SweepKind::kManifold)
         for (Index k = 0; k < a.n_nodes; ++k) a.worst[k] = 0.0;
-    Lanes penalty = splat(0.0), largest = splat(0.0);
+    Lanes penalty = splat(0.0), lost = splat(0.0), largest = splat(0.0);
     double* y = a.y;
     double* const apart = a.row;
     double* const lifted = a.row + d * kLanes;
@@ -210,7 +210,12 @@ void edge_sweep(EdgeSweep& a, const StepParameters& step) {
         const Lanes stretch = a.stretch != nullptr ? load(a.stretch + e) : splat(1.0);
         const BlockResult b = update_block<D, kind, want_dual>(y, d, radius, step.rho * load(a.rho + e), alpha, stretch, lam_old, lam,
                                                                a.scale, a.commit, difference, potential);
-        if constexpr (want_dual) penalty += w * b.distance;
+        if constexpr (want_dual) {
+            // Compensated: the chain over all edges would otherwise set the rounding bound of the whole certificate.
+            const Lanes term = w * b.distance - lost, next = penalty + term;
+            lost = (next - penalty) - term;
+            penalty = next;
+        }
         if constexpr (takes_potential(kind)) {
             const Lanes before = w > 0.0 ? b.before : splat(0.0);
             largest = larger(largest, before);
@@ -255,19 +260,17 @@ void centre_sweep(CentreSweep& a) {
     if constexpr (!product)
         for (Index k = 0; k < ld; ++k) a.diagonal[k] = a.stiffest[k] = a.partner[k] = 0.0;
     double penalty = 0.0;
+    double* inverses = a.inverse;
     double* const row_out = a.row;
     for (Index i = 0; i + 1 < m; ++i) {
         for (Index k = 0; k < d * kLanes; ++k) row_out[k] = 0.0;
         Lanes row_penalty = splat(0.0), row_diagonal = splat(0.0), row_stiffest = splat(0.0), row_partner = splat(0.0);
         const Lanes ri = splat(a.r[i]), own = splat(static_cast<double>(i));
-        for (Index j = i + 1; j < m; j += kLanes) {
+        for (Index j = i + 1; j < m; j += kLanes, inverses += kLanes) {
             const Lanes rj = load(a.r + j);
             const auto difference = [&](Index k) { return a.x[k * ld + i] - load(a.x + k * ld + j); };
-            Lanes squared = splat(0.0);
-            for (Index k = 0; k < d; ++k) squared += difference(k) * difference(k);
-            // Padded lanes and coinciding centres have no direction: they take no part.
-            const Lanes inverse = squared > 0.0 ? 1.0 / norm(squared) : splat(0.0);
             if constexpr (product) {
+                const Lanes inverse = load(inverses);
                 Lanes along = splat(0.0);
                 for (Index k = 0; k < d; ++k) along += difference(k) * (a.p[k * ld + i] - load(a.p + k * ld + j));
                 along *= inverse * inverse;
@@ -277,6 +280,11 @@ void centre_sweep(CentreSweep& a) {
                     store(a.out + k * ld + j, load(a.out + k * ld + j) - ri * c);
                 }
             } else {
+                Lanes squared = splat(0.0);
+                for (Index k = 0; k < d; ++k) squared += difference(k) * difference(k);
+                // Coinciding centres have no direction: they take no part.
+                const Lanes inverse = squared > 0.0 ? 1.0 / norm(squared) : splat(0.0);
+                store(inverses, inverse);
                 row_penalty += rj * squared * inverse;
                 row_diagonal += rj * inverse;
                 store(a.diagonal + j, load(a.diagonal + j) + ri * inverse);

@@ -3,8 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace fusionopt {
 
@@ -16,14 +22,24 @@ inline constexpr Index kLanes = 8;
 
 inline constexpr Index round_up(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Cache-line aligned, zero-initialised array of doubles. Throws std::bad_alloc.
+// Aligned, zero-initialised array of doubles. Large ones come as untouched zero pages, huge ones where the system has them: the first
+// sweep then pays for each page once, and for few of them. Throws std::bad_alloc.
 class Buffer {
    public:
     Buffer() = default;
     explicit Buffer(Index size) : size_(size) {
         const std::size_t bytes = static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(double);
-        data_.reset(static_cast<double*>(::operator new(bytes, std::align_val_t(64))));
-        for (Index k = 0; k < size_; ++k) data_[static_cast<std::size_t>(k)] = 0.0;
+#if defined(__linux__)
+        if (bytes >= kHuge) {
+            void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (pages == MAP_FAILED) throw std::bad_alloc();
+            madvise(pages, bytes, MADV_HUGEPAGE);  // a wish: failure changes nothing
+            data_ = Owner(static_cast<double*>(pages), Free(bytes));
+            return;
+        }
+#endif
+        data_ = Owner(static_cast<double*>(::operator new(bytes, std::align_val_t(64))), Free());
+        fill(0.0);
     }
     double* data() { return data_.get(); }
     const double* data() const { return data_.get(); }
@@ -35,10 +51,23 @@ class Buffer {
     }
 
    private:
+    static constexpr std::size_t kHuge = std::size_t{4} << 20;
     struct Free {
-        void operator()(double* p) const { ::operator delete(p, std::align_val_t(64)); }
+        std::size_t mapped;  // bytes, or 0 for memory of operator new
+        Free() : mapped(0) {}
+        explicit Free(std::size_t bytes) : mapped(bytes) {}
+        void operator()(double* p) const {
+#if defined(__linux__)
+            if (mapped > 0) {
+                munmap(p, mapped);
+                return;
+            }
+#endif
+            ::operator delete(p, std::align_val_t(64));
+        }
     };
-    std::unique_ptr<double[], Free> data_;
+    using Owner = std::unique_ptr<double[], Free>;
+    Owner data_;
     Index size_ = 0;
 };
 

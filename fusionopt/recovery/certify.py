@@ -172,12 +172,12 @@ def certify(
 
 
 def _centers_from_duals(model: ClusterModel, duals: FloatArray) -> FloatArray | None:
-    """Minimisers of the clusters' losses plus <u, y>, u the divergence of the duals; None where not unique."""
+    """Minimisers of the clusters' losses plus <u, y>, u the divergence of the duals; None if not unique."""
     summed = model.sum_clusters(model.hessians)
     blocks = summed[:, None, None] * np.eye(model.n_features) if summed.ndim == 1 else summed
     pull = model.sum_clusters(model.gradients + graph_divergence(model, duals) / model.gradient_unit)
     try:
-        y: FloatArray = -np.linalg.solve(blocks, pull[:, :, None])[:, :, 0]
+        y = -np.asarray(np.linalg.solve(blocks, pull[:, :, None]), dtype=np.float64)[:, :, 0]
     except np.linalg.LinAlgError:
         return None
     return y if bool(np.isfinite(y).all()) else None
@@ -329,7 +329,7 @@ def _lower_bounds(region: Region, demand: FloatArray, found: FoundFlow, errors: 
 def _decide_decoupled(
     model: ClusterModel, solution: ScaledSolution
 ) -> tuple[BoolArray, BoolArray, FloatArray]:
-    """At lam = 0: a cluster holds when its nodes share a function; a gradient not zero refutes it."""
+    """At lam = 0: a cluster holds if its nodes share one function; a non-zero gradient refutes it."""
     labels = model.labels
     first = model.order[model.starts[:-1]][labels]
     same = (model.gradients == model.gradients[first]).all(axis=1)
@@ -347,7 +347,7 @@ def _decide_decoupled(
 
 
 def _decoupled_pairs(model: ClusterModel, solution: ScaledSolution) -> tuple[IntArray, float]:
-    """At lam = 0 every cluster has a shift of its own: compare the centres themselves, with their rounding."""
+    """At lam = 0 every cluster has its own shift: compare the centres themselves, with their rounding."""
     centers = model.to_centers(solution.y) / model.step_unit
     reach = solution.radii + 4 * EPS * np.sqrt(np.square(centers).sum(axis=1))
     return model.coupling.pairs_below(centers, reach)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, sparse
-from scipy.sparse.linalg import splu
 
 from fusionopt import _checks
 from fusionopt.problem import FusionProblem
-from fusionopt.recovery._coupling import Operator
 from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks, build_model, traces
+from fusionopt.recovery._newton import Newton
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_DENSE_LIMIT = 250
-"""Up to this many unknowns the Newton matrix is dense; a threaded LAPACK is slow on larger ones on a busy machine."""
 _EIGEN_LIMIT = 1000
 """Up to this many unknowns the least eigenvalue of the Newton matrix is computed where it is needed."""
-_SPARSE_LIMIT = 4_000_000
-"""Up to this many entries an edge list's Newton matrix is factored; beyond, conjugate gradients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +61,6 @@ class ScaledSolution:
     """The same in the units of the model."""
 
     y: FloatArray
-    force: FloatArray
-    """(K, d): sum over the other clusters of the duals; inside their balls also where centres coincide."""
     residuals: FloatArray
     """(K, d)."""
     residual_errors: FloatArray
@@ -149,119 +140,10 @@ def published(model: ClusterModel, solution: ScaledSolution) -> RestrictedSoluti
     )
 
 
-class _Newton:
-    """Gradient, Newton step and value of the restricted problem in the units of the model."""
-
-    def __init__(self, model: ClusterModel) -> None:
-        self.model, self.coupling = model, model.coupling
-        self.hessians = model.sum_clusters(model.hessians)
-        self.gradients = model.sum_clusters(model.gradients)
-        self.n_iter = 0
-
-    def blocks(self) -> FloatArray:
-        """Summed Hessians, (K, d, d)."""
-        if self.hessians.ndim == 3:
-            return self.hessians
-        blocks: FloatArray = self.hessians[:, None, None] * np.eye(self.model.n_features)
-        return blocks
-
-    def residual(self, y: FloatArray, delta: float) -> FloatArray:
-        return self.smooth_part(y) + self.coupling.pull(y, delta).force
-
-    def smooth_part(self, y: FloatArray) -> FloatArray:
-        return apply_blocks(self.hessians, y) + self.gradients
-
-    def dense(self, y: FloatArray, delta: float) -> FloatArray:
-        """Second derivative, (K d, K d)."""
-        k, d = y.shape
-        curvature: Any = self.coupling.curvature(y, delta)
-        matrix: FloatArray = curvature.toarray() if sparse.issparse(curvature) else curvature
-        place = np.arange(k)
-        matrix.reshape(k, d, k, d)[place, :, place] += self.blocks()
-        return matrix
-
-    def direction(self, y: FloatArray, delta: float, residual: FloatArray) -> FloatArray:
-        """Solve (Hessian) p = -residual."""
-        k, d = y.shape
-        if k * d <= _DENSE_LIMIT:
-            return -_solve_dense(self.dense(y, delta), residual.ravel()).reshape(k, d)
-        pairs = getattr(self.coupling, "pairs", None)
-        if pairs is not None and len(pairs) * d * d <= _SPARSE_LIMIT:
-            matrix: Any = self.coupling.curvature(y, delta) + sparse.block_diag(list(self.blocks()))
-            ridge = 4 * EPS * float(matrix.diagonal().max())
-            matrix = (matrix + ridge * sparse.identity(k * d, format="csc")).tocsc()
-            factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
-            solved: FloatArray = factor.solve(residual.ravel())
-            return -solved.reshape(k, d)
-        apply, diagonal = self.coupling.curvature_operator(y, delta)
-        hessians = self.hessians
-        return -conjugate_gradients(
-            lambda p: apply_blocks(hessians, p) + apply(p), diagonal + self.blocks(), residual, 1e-6, 200
-        )
-
-    def step(self, y: FloatArray, delta: float, residual: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """One damped step: the new point, its residual, and the length of the largest move of a centre."""
-        self.n_iter += 1
-        p = self.direction(y, delta, residual)
-        slope = float(np.vdot(p, residual))
-        t, trial = 1.0, y + p
-        trial_residual = self.residual(trial, delta)
-        for _ in range(40):
-            # The objective is convex: along p its slope only grows, so a slope that is not yet steep the
-            # other way means a decrease, without the cancellation of comparing two nearly equal values.
-            if float(np.vdot(p, trial_residual)) <= 0.5 * abs(slope):
-                break
-            t *= 0.5
-            trial = y + t * p
-            trial_residual = self.residual(trial, delta)
-        move = t * float(np.sqrt(np.square(p).sum(axis=1).max()))
-        return trial, trial_residual, move
-
-
-def _solve_dense(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
-    """Cholesky with the least multiple of the identity that it needs."""
-    size = float(np.abs(np.diagonal(matrix)).max())
-    ridge = 0.0
-    for power in range(-15, 0):
-        try:
-            factor = linalg.cho_factor(matrix + ridge * np.eye(len(matrix)), lower=True)
-        except linalg.LinAlgError:
-            ridge = size * 10.0**power
-            continue
-        solved: FloatArray = linalg.cho_solve(factor, rhs)
-        return solved
-    return rhs / size if size > 0 else rhs
-
-
-def conjugate_gradients(
-    apply: Operator, diagonal: FloatArray, rhs: FloatArray, tolerance: float, max_iter: int
-) -> FloatArray:
-    """Solve apply(x) = rhs, (K, d), preconditioned by the inverse diagonal blocks (K, d, d)."""
-    inverse: FloatArray = np.linalg.pinv(diagonal, hermitian=True)
-    x, r = np.zeros_like(rhs), rhs.copy()
-    z = apply_blocks(inverse, r)
-    p, rz = z, float(np.vdot(r, z))
-    goal = tolerance * np.sqrt(rz)
-    for _ in range(max_iter):
-        if np.sqrt(max(rz, 0.0)) <= goal:
-            break
-        q = apply(p)
-        curvature = float(np.vdot(p, q))
-        if curvature <= 0:
-            break
-        step = rz / curvature
-        x = x + step * p
-        r = r - step * q
-        z = apply_blocks(inverse, r)
-        previous, rz = rz, float(np.vdot(r, z))
-        p = z + (rz / previous) * p
-    return x
-
-
 def solve_scaled(model: ClusterModel, start: FloatArray | None = None) -> ScaledSolution:
     """The restricted problem in the units of the model; see `solve_restricted`."""
-    newton = _Newton(model)
-    alone = -apply_blocks(_inverses(newton.hessians), newton.gradients)
+    newton = Newton(model)
+    alone = -apply_blocks(newton.inverses(), newton.gradients)
     y = alone if start is None else start
     if model.coupling.total.max(initial=0.0) == 0:
         return _finish(newton, alone, 0.0)
@@ -290,15 +172,7 @@ def solve_scaled(model: ClusterModel, start: FloatArray | None = None) -> Scaled
     return _finish(newton, y, delta)
 
 
-def _inverses(hessians: FloatArray) -> FloatArray:
-    if hessians.ndim == 1:
-        return np.divide(1.0, hessians, out=np.zeros_like(hessians), where=hessians > 0)
-    d = hessians.shape[1]
-    inverses: FloatArray = np.linalg.pinv(hessians, rcond=16 * d * EPS, hermitian=True)
-    return inverses
-
-
-def _descend(newton: _Newton, y: FloatArray, delta: float) -> FloatArray:
+def _descend(newton: Newton, y: FloatArray, delta: float) -> FloatArray:
     """Newton steps at a fixed delta until the moves are small against it."""
     residual = newton.residual(y, delta)
     for _ in range(50):
@@ -308,7 +182,7 @@ def _descend(newton: _Newton, y: FloatArray, delta: float) -> FloatArray:
     return y
 
 
-def _polish(newton: _Newton, y: FloatArray) -> FloatArray | None:
+def _polish(newton: Newton, y: FloatArray) -> FloatArray | None:
     """Newton steps on the norm itself down to rounding; None when a pair of centres does not stay apart."""
     coupling = newton.coupling
     apart = coupling.smallest_distance(y)
@@ -334,12 +208,12 @@ def _polish(newton: _Newton, y: FloatArray) -> FloatArray | None:
     return best if _at_rounding(newton, best, newton.residual(best, 0.0), 1e4) else None
 
 
-def _at_rounding(newton: _Newton, y: FloatArray, residual: FloatArray, times: float) -> bool:
+def _at_rounding(newton: Newton, y: FloatArray, residual: FloatArray, times: float) -> bool:
     norms = np.sqrt(np.square(residual).sum(axis=1))
     return bool((norms <= times * _residual_errors(newton, y)).all())
 
 
-def _residual_errors(newton: _Newton, y: FloatArray) -> FloatArray:
+def _residual_errors(newton: Newton, y: FloatArray) -> FloatArray:
     """Bounds (K,) on the norm of the rounding error of the residuals at y."""
     model, coupling, d = newton.model, newton.coupling, newton.model.n_features
     norms = np.sqrt(np.square(model.gradients).sum(axis=1))
@@ -353,7 +227,7 @@ def _residual_errors(newton: _Newton, y: FloatArray) -> FloatArray:
     return errors
 
 
-def _least_eigenvalues(newton: _Newton) -> FloatArray:
+def _least_eigenvalues(newton: Newton) -> FloatArray:
     """Lower bounds (K,), >= 0, on the least eigenvalue of each summed Hessian."""
     model, d = newton.model, newton.model.n_features
     hessians = newton.hessians
@@ -364,7 +238,7 @@ def _least_eigenvalues(newton: _Newton) -> FloatArray:
     return bounds
 
 
-def _finish(newton: _Newton, y: FloatArray, delta: float) -> ScaledSolution:
+def _finish(newton: Newton, y: FloatArray, delta: float) -> ScaledSolution:
     """Gap, radii and separation at y with the duals of the smoothed norm (the norm itself at delta = 0)."""
     model = newton.model
     pull = model.coupling.pull(y, delta)
@@ -384,13 +258,11 @@ def _finish(newton: _Newton, y: FloatArray, delta: float) -> ScaledSolution:
         separated = len(model.coupling.pairs_below(y, radii)[0]) == 0
     else:  # no bound exists: say what the iteration saw
         separated = delta == 0 and model.coupling.smallest_distance(y) > 0
-    return ScaledSolution(
-        y, pull.force, residuals, errors, mu, gap, radii, rounding_radii, separated, newton.n_iter
-    )
+    return ScaledSolution(y, residuals, errors, mu, gap, radii, rounding_radii, separated, newton.n_iter)
 
 
 def _local_bounds(
-    newton: _Newton, y: FloatArray, norms: FloatArray, errors: FloatArray
+    newton: Newton, y: FloatArray, norms: FloatArray, errors: FloatArray
 ) -> tuple[float, float, float] | None:
     """Gap, radius and radius from rounding alone where a summed Hessian is singular but the penalty bends
     the rest.
