@@ -76,7 +76,10 @@ def read(path: str | Path, kind: str) -> Arrays:
     told = _from_text(arrays["format"]) if "format" in arrays else ""
     if told != f"{FORMAT}:{kind}":
         _checks.refuse(
-            f"{path} is not {wanted} (format {told or 'unknown'!r}).", argument="path", got=told, wanted=wanted
+            f"{path} is not {wanted} (format {told or 'unknown'!r}).",
+            argument="path",
+            got=told,
+            wanted=wanted,
         )
     return arrays
 

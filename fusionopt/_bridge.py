@@ -59,12 +59,23 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Finish:
-    """Outcome of partition finishing: whether it was taken, whether its flow proves it exact, or whether nothing is fused
-    and the raw point was left alone."""
+    """Outcome of partition finishing.
+
+    Attributes
+    ----------
+    accepted : bool
+        No worse than the raw point.
+    proven : bool
+        The flow inside every cluster fits its balls: the partition is exact up to rounding.
+    untouched : bool
+        Nothing is fused and the raw point was left alone.
+    n_clusters : int
+    """
 
     accepted: bool
     proven: bool
     untouched: bool
+    n_clusters: int
 
 
 def core_info() -> dict[str, object]:
@@ -117,7 +128,7 @@ class Engine:
         # Where every node agrees with its component's minimiser there is nothing to trade off, at any lam.
         self.agreed = not linear.any()
         self.coupled = graph.n_edges > 0 and not self.agreed
-        self._core = self._build() if self.coupled and problem.lam > 0 else None
+        self._core: Any = self._build() if self.coupled and problem.lam > 0 else None
 
     def _capped_weights(self, lam: float) -> FloatArray:
         """Edge weights with lam w_e at most a few times all forces together.
@@ -162,7 +173,7 @@ class Engine:
             linear = np.einsum("iac,ic->ia", basis, np.where(eigenvalues > 0, along, 0.0))
             common = null_projectors(hessian.sum(axis=0, keepdims=True), d)
             null = null if common is None else common[0]
-        options = {
+        options: dict[str, Any] = {
             "eps_rel": settings.eps_rel,
             "eps_abs": settings.eps_abs / (self._h * self._s**2),
             "relaxation": settings.relaxation,
@@ -174,7 +185,9 @@ class Engine:
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
             self._cap_lam = problem.lam
-            return _core.Admm.edges(*quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options)
+            return _core.Admm.edges(
+                *quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options
+            )
         _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
@@ -195,7 +208,7 @@ class Engine:
             return out
         i, j = graph.edges.T
         lengths = graph.weights * np.linalg.norm(z[i] - z[j], axis=1)
-        return np.bincount(self._components[i], lengths, minlength=n)
+        return np.asarray(np.bincount(self._components[i], lengths, minlength=n), dtype=np.float64)
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -250,7 +263,7 @@ class Engine:
 
     def finish(self) -> Finish:
         told = self._core.finish()
-        return Finish(told["accepted"], told["proven"], told["untouched"])
+        return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"])
 
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)

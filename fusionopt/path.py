@@ -145,7 +145,10 @@ class PathResult:
         found = np.flatnonzero(counts == wanted)
         if len(found) == 0:
             fewer, more = counts[counts < wanted], counts[counts > wanted]
-            neighbours = [str(int(c)) for c in ([fewer.max()] if len(fewer) else []) + ([more.min()] if len(more) else [])]
+            neighbours = [
+                str(int(c))
+                for c in ([fewer.max()] if len(fewer) else []) + ([more.min()] if len(more) else [])
+            ]
             _checks.refuse(
                 f"{wanted} clusters do not occur on this path; its neighbours are {' and '.join(neighbours)}.",
                 argument="n_clusters",
@@ -194,7 +197,15 @@ class PathResult:
             "n_clusters": self.n_clusters,
             **{
                 name: np.array([getattr(r, name) for r in self.results])
-                for name in ("objective", "dual_objective", "gap", "rel_gap", "status", "n_iter", "solve_time")
+                for name in (
+                    "objective",
+                    "dual_objective",
+                    "gap",
+                    "rel_gap",
+                    "status",
+                    "n_iter",
+                    "solve_time",
+                )
             },
         }
         try:
@@ -309,7 +320,9 @@ def solution_path(
             wanted="None",
         )
     count = _checks.as_count("n_lams", n_lams)
-    ratio = _checks.as_scalar_between("lam_min_ratio", lam_min_ratio, 0.0, 1.0, "the grid runs down from lambda_max")
+    ratio = _checks.as_scalar_between(
+        "lam_min_ratio", lam_min_ratio, 0.0, 1.0, "the grid runs down from lambda_max"
+    )
     given = None if lams is None else _as_lams(lams)
     start = time.perf_counter()
     with watch_interrupt() as interrupt:

@@ -30,10 +30,10 @@ _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
 _MAX_FINISHES = 6
 """Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
-_EXTRA_ITERATIONS = 1000
-_EXTRA_NUMBERS = 2e6
-"""... while that takes no more iterations than touch _EXTRA_NUMBERS dual entries, and at most ten times what the tolerance
-took plus _EXTRA_ITERATIONS."""
+_EXTRA_ITERATIONS = 5000
+_EXTRA_NUMBERS = 6e6
+"""... while that touches no more than _EXTRA_NUMBERS dual entries, and takes no more than ten times the iterations
+that the tolerance took plus _EXTRA_ITERATIONS (more on complete graphs where groups have formed)."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,9 @@ def solve(
     >>> result.status, result.x.ravel().tolist()
     ('optimal', [0.25, 1.75])
     """
-    _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph, lam=1.0)")
+    _checks.check_instance(
+        "problem", problem, FusionProblem, "for instance FusionProblem(loss, graph, lam=1.0)"
+    )
     chosen = AdmmSettings() if settings is None else settings
     _checks.check_instance("settings", chosen, AdmmSettings, "for instance AdmmSettings(), or None")
     start = time.perf_counter()
@@ -178,17 +180,19 @@ def run(
                 log.info("iteration %d: objective %.10g, gap %.3g", engine.n_iter, last.objective, last.gap)
             if callback is not None and callback(_progress(trace, last)):
                 stopped = "the callback asked to stop"
-        late = wants_proof and finishes > 0 and engine.n_iter - first >= budget
+        late = wants_proof and 0 < budget <= engine.n_iter - first
         if (met or late) and not stopped:
             finish = engine.finish()
             finishes += 1
-            budget = budget or _proof_budget(engine, engine.n_iter - first)
             proven = finish.proven
             x = engine.point()
             certificate = engine.certify(x)
             judged = (x, certificate)
             finished = finish.accepted and certificate.met
-            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES and engine.n_iter - first < budget
+            if finished and budget == 0:
+                budget = _proof_budget(engine, engine.n_iter - first, finish.n_clusters)
+            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES
+            wants_proof = wants_proof and (budget == 0 or engine.n_iter - first < budget)
             if finished and (proven or finish.untouched or not wants_proof):
                 break
             judged = None  # the iteration moves on
@@ -233,9 +237,17 @@ def run(
     )
 
 
-def _proof_budget(engine: Engine, n_iter: int) -> int:
-    numbers = engine.problem.graph.n_edges * engine.problem.n_features
-    return n_iter + int(min(10 * n_iter + _EXTRA_ITERATIONS, _EXTRA_NUMBERS / numbers))
+def _proof_budget(engine: Engine, n_iter: int, n_clusters: int) -> int:
+    graph = engine.problem.graph
+    numbers = _EXTRA_NUMBERS
+    if n_clusters == graph.n_components:
+        numbers *= (
+            4  # all fused and not proven: lam is next to lambda_max, where the objective tells the least
+        )
+    extra = min(10 * n_iter + _EXTRA_ITERATIONS, numbers / (graph.n_edges * engine.problem.n_features))
+    if graph.is_complete and 2 * n_clusters < graph.n_nodes:
+        extra = max(extra, 1.5 * n_iter)  # groups have formed, and sweeps over all pairs converge fast
+    return n_iter + int(extra)
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:
@@ -272,7 +284,9 @@ def _message(engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: 
         if proven:
             parts.append("the duals prove the partition exact up to rounding")
     else:
-        parts = [f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations"]
+        parts = [
+            f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations"
+        ]
     if graph.n_components > 1:
         parts.append(f"{graph.n_components} components")
     if not engine.unique:

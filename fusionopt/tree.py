@@ -62,7 +62,9 @@ def _composed(whole: IntArray, parts: IntArray) -> IntArray:
     return found[counts > 1]
 
 
-def refuse_linkage(problem: FusionProblem, events: list[Event], results: Sequence[Result], lams: FloatArray) -> None:
+def refuse_linkage(
+    problem: FusionProblem, events: list[Event], results: Sequence[Result], lams: FloatArray
+) -> None:
     """Raise with the reason when a path has no tree."""
     splits = [event for event in events if event.kind == "split"]
     if splits:

@@ -21,7 +21,8 @@ using Array = py::array_t<T, py::array::c_style>;
 template <class T>
 std::vector<T> to_vector(const char* name, const Array<T>& array, const std::vector<Index>& shape) {
     bool fits = array.ndim() == static_cast<py::ssize_t>(shape.size());
-    for (std::size_t k = 0; fits && k < shape.size(); ++k) fits = array.shape(static_cast<py::ssize_t>(k)) == shape[k];
+    for (std::size_t k = 0; fits && k < shape.size(); ++k)
+        fits = array.shape(static_cast<py::ssize_t>(k)) == shape[k];
     if (!fits) {
         std::string wanted = "(";
         for (const Index n : shape) wanted += std::to_string(n) + ",";

@@ -4,6 +4,7 @@
 PYBIND11_MODULE(_core, module) {
     module.doc() = "Compiled kernels of fusionopt. Private: use fusionopt.solve.";
     module.def(
-        "instruction_set", [] { return std::string(fusionopt::sweeps().name); }, "Name of the compiled sweeps in use.");
+        "instruction_set", [] { return std::string(fusionopt::sweeps().name); },
+        "Name of the compiled sweeps in use.");
     fusionopt::bindings::register_admm(module);
 }

@@ -14,15 +14,16 @@ namespace {
 using Doubles = Array<double>;
 using Int32s = Array<std::int32_t>;
 
-QuadraticLoss make_loss(const Doubles& eigenvalues, const std::optional<Doubles>& basis, const std::optional<Doubles>& hessian,
-                        const Doubles& linear, double constant) {
+QuadraticLoss make_loss(const Doubles& eigenvalues, const std::optional<Doubles>& basis,
+                        const std::optional<Doubles>& hessian, const Doubles& linear, double constant) {
     if (linear.ndim() != 2) throw std::invalid_argument("linear must have shape (n_nodes, n_features)");
     QuadraticLoss loss;
     loss.n_nodes = linear.shape(0);
     loss.n_features = linear.shape(1);
     const Index m = loss.n_nodes, d = loss.n_features;
     if (m < 1 || d < 1) throw std::invalid_argument("linear must not be empty");
-    if (m > std::numeric_limits<std::int32_t>::max() / 2) throw std::invalid_argument("too many nodes for 32-bit node indices");
+    if (m > std::numeric_limits<std::int32_t>::max() / 2)
+        throw std::invalid_argument("too many nodes for 32-bit node indices");
     loss.dense = basis.has_value();
     if (loss.dense != hessian.has_value()) throw std::invalid_argument("basis and hessian come together");
     loss.linear = to_vector("linear", linear, {m, d});
@@ -40,7 +41,6 @@ QuadraticLoss make_loss(const Doubles& eigenvalues, const std::optional<Doubles>
     }
     return loss;
 }
-
 
 AdmmOptions make_options(double eps_rel, double eps_abs, double relaxation, double rho, Index check_every) {
     AdmmOptions out;
@@ -70,37 +70,44 @@ void register_admm(py::module_& module) {
     py::class_<Admm>(module, "Admm")
         .def_static(
             "complete",
-            [](const Doubles& eigenvalues, const std::optional<Doubles>& basis, const std::optional<Doubles>& hessian,
-               const Doubles& linear, double constant, double lam, double weight, const Doubles& node_weights,
-               const Doubles& common_null, double eps_rel, double eps_abs, double relaxation, double rho, Index check_every) {
+            [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
+               const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
+               double weight, const Doubles& node_weights, const Doubles& common_null, double eps_rel,
+               double eps_abs, double relaxation, double rho, Index check_every) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features;
-                auto coupling = make_complete_coupling(m, d, weight, to_vector("node_weights", node_weights, {m}),
-                                                       to_vector("common_null", common_null, {d, d}));
+                auto coupling =
+                    make_complete_coupling(m, d, weight, to_vector("node_weights", node_weights, {m}),
+                                           to_vector("common_null", common_null, {d, d}));
                 return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
                                               make_options(eps_rel, eps_abs, relaxation, rho, check_every));
             },
-            py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"), py::arg("constant"), py::arg("lam"),
-            py::arg("weight"), py::arg("node_weights"), py::arg("common_null"), py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"),
+            py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
+            py::arg("constant"), py::arg("lam"), py::arg("weight"), py::arg("node_weights"),
+            py::arg("common_null"), py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"),
             py::arg("relaxation"), py::arg("rho"), py::arg("check_every"))
         .def_static(
             "edges",
-            [](const Doubles& eigenvalues, const std::optional<Doubles>& basis, const std::optional<Doubles>& hessian,
-               const Doubles& linear, double constant, double lam, const Int32s& tail, const Int32s& head, const Doubles& weights,
-               double eps_rel, double eps_abs, double relaxation, double rho, Index check_every) {
+            [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
+               const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
+               const Int32s& tail, const Int32s& head, const Doubles& weights, double eps_rel, double eps_abs,
+               double relaxation, double rho, Index check_every) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features, n = tail.size();
-                std::vector<std::int32_t> from = to_vector("tail", tail, {n}), to = to_vector("head", head, {n});
+                std::vector<std::int32_t> from = to_vector("tail", tail, {n}),
+                                          to = to_vector("head", head, {n});
                 for (std::size_t e = 0; e < from.size(); ++e)
                     if (from[e] < 0 || from[e] >= to[e] || to[e] >= m)
                         throw std::invalid_argument("edges must satisfy 0 <= i < j < n_nodes");
-                auto coupling = make_edge_coupling(m, d, std::move(from), std::move(to), to_vector("weights", weights, {n}));
+                auto coupling = make_edge_coupling(m, d, std::move(from), std::move(to),
+                                                   to_vector("weights", weights, {n}));
                 return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
                                               make_options(eps_rel, eps_abs, relaxation, rho, check_every));
             },
-            py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"), py::arg("constant"), py::arg("lam"),
-            py::arg("tail"), py::arg("head"), py::arg("weights"), py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"),
-            py::arg("relaxation"), py::arg("rho"), py::arg("check_every"))
+            py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
+            py::arg("constant"), py::arg("lam"), py::arg("tail"), py::arg("head"), py::arg("weights"),
+            py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"), py::arg("relaxation"), py::arg("rho"),
+            py::arg("check_every"))
         .def("run", &Admm::run, py::arg("iterations"), py::call_guard<py::gil_scoped_release>())
         .def("set_lam", &Admm::set_lam, py::arg("lam"), py::call_guard<py::gil_scoped_release>())
         .def("tighten", &Admm::tighten, py::arg("factor"))
@@ -123,7 +130,8 @@ void register_admm(py::module_& module) {
         .def(
             "certify",
             [](Admm& self, const Doubles& x) {
-                const Index m = static_cast<Index>(self.labels().size()), d = static_cast<Index>(self.x().size()) / m;
+                const Index m = static_cast<Index>(self.labels().size()),
+                            d = static_cast<Index>(self.x().size()) / m;
                 const std::vector<double> point = to_vector("x", x, {m, d});
                 Certificate out;
                 {
@@ -136,7 +144,8 @@ void register_admm(py::module_& module) {
         .def(
             "warm_start",
             [](Admm& self, const Doubles& x) {
-                const Index m = static_cast<Index>(self.labels().size()), d = static_cast<Index>(self.x().size()) / m;
+                const Index m = static_cast<Index>(self.labels().size()),
+                            d = static_cast<Index>(self.x().size()) / m;
                 const std::vector<double> point = to_vector("x", x, {m, d});
                 py::gil_scoped_release release;
                 self.warm_start(point);
@@ -144,7 +153,8 @@ void register_admm(py::module_& module) {
             py::arg("x"))
         .def("duals",
              [](const Admm& self) {
-                 const Index m = static_cast<Index>(self.labels().size()), d = static_cast<Index>(self.x().size()) / m;
+                 const Index m = static_cast<Index>(self.labels().size()),
+                             d = static_cast<Index>(self.x().size()) / m;
                  py::array_t<double> out({self.n_edges(), d});
                  double* data = out.mutable_data();
                  py::gil_scoped_release release;
@@ -168,12 +178,13 @@ void register_admm(py::module_& module) {
                                    const Index m = static_cast<Index>(self.labels().size());
                                    return to_matrix(self.x(), m, static_cast<Index>(self.x().size()) / m);
                                })
-        .def_property_readonly("labels",
-                               [](const Admm& self) {
-                                   py::array_t<std::int64_t> out(static_cast<py::ssize_t>(self.labels().size()));
-                                   std::copy(self.labels().begin(), self.labels().end(), out.mutable_data());
-                                   return out;
-                               })
+        .def_property_readonly(
+            "labels",
+            [](const Admm& self) {
+                py::array_t<std::int64_t> out(static_cast<py::ssize_t>(self.labels().size()));
+                std::copy(self.labels().begin(), self.labels().end(), out.mutable_data());
+                return out;
+            })
         .def_property_readonly("n_iter", &Admm::n_iter)
         .def_property_readonly("rho", &Admm::rho)
         .def_property_readonly("n_edges", &Admm::n_edges);

@@ -32,7 +32,8 @@ Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, A
     rho_ = first_rho_;
     coupling_->set_rho(loss_, rho_);
     for (Index i = 0; i < loss_.n_nodes; ++i)
-        loss_.solve_node(i, 0.0, loss_.linear.data() + i * loss_.n_features, x_.data() + i * loss_.n_features, node_.data());
+        loss_.solve_node(i, 0.0, loss_.linear.data() + i * loss_.n_features, x_.data() + i * loss_.n_features,
+                         node_.data());
 }
 
 StepParameters Admm::step(double alpha) const { return {lam_, rho_, alpha, stretch_}; }
@@ -58,8 +59,9 @@ bool Admm::run(Index iterations) {
     return false;
 }
 
-// gap = [lam pen - <g, x>] + [1/2 ||grad f(x) + g||^2 in H^+]: slack of the duals plus residual of the nodes, both >= 0 for any x and any
-// feasible dual of a quadratic problem (theory: duality gap). A residual outside the range of H_i makes the dual value -infinity.
+// gap = [lam pen - <g, x>] + [1/2 ||grad f(x) + g||^2 in H^+]: slack of the duals plus residual of the nodes,
+// both >= 0 for any x and any feasible dual of a quadratic problem (theory: duality gap). A residual outside
+// the range of H_i makes the dual value -infinity.
 Certificate Admm::judge(const Vector& x, double penalty) {
     const QuadraticLoss::Value value = loss_.evaluate(x, g_);
     Certificate out;
@@ -75,7 +77,8 @@ Certificate Admm::judge(const Vector& x, double penalty) {
     out.residual = value.residual;
     if (loss_.singular) {
         double scale = 0.0;
-        for (std::size_t k = 0; k < g_.size(); ++k) scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
+        for (std::size_t k = 0; k < g_.size(); ++k)
+            scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
         if (value.null > kEps * coupling_->chain() * scale) out.gap = kInfinity;
     }
     out.dual_objective = out.objective - out.gap;
@@ -96,9 +99,9 @@ void Admm::unproject() {
     projected_ = false;
 }
 
-// Singular H_i: the dual value is finite only where g_i lies in the range of H_i. The flow is corrected by the potentials phi = Pi u
-// with Pi (g + B'WB Pi u) = 0, then scaled into the balls as a whole (the range condition is homogeneous). g_ and only g_ is changed here;
-// commit the same to y with finish() or certify().
+// Singular H_i: the dual value is finite only where g_i lies in the range of H_i. The flow is corrected by
+// the potentials phi = Pi u with Pi (g + B'WB Pi u) = 0, then scaled into the balls as a whole (the range
+// condition is homogeneous). g_ and only g_ is changed here; commit the same to y with finish() or certify().
 void Admm::project_null() {
     const Index n = loss_.n_nodes, d = loss_.n_features;
     const auto null_part = [&](Vector& v) {
@@ -114,14 +117,17 @@ void Admm::project_null() {
     null_part(rhs_);
     // Rounding has no place to go: below it the system is singular and its solution noise.
     double scale = 0.0;
-    for (std::size_t k = 0; k < g_.size(); ++k) scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
+    for (std::size_t k = 0; k < g_.size(); ++k)
+        scale = std::fmax(scale, std::fmax(std::fabs(g_[k]), std::fabs(loss_.linear[k])));
     const double noise = 4.0 * kEps * scale, floor = noise * noise * static_cast<double>(g_.size());
-    for (int pass = 0; pass < 2; ++pass) pcg(apply, copy, rhs_, phi_, pass == 0 ? 1e-10 : 1e-6, kMaxNullSteps, work_, floor);
+    for (int pass = 0; pass < 2; ++pass)
+        pcg(apply, copy, rhs_, phi_, pass == 0 ? 1e-10 : 1e-6, kMaxNullSteps, work_, floor);
     coupling_->laplacian(phi_, sums_);
     for (std::size_t k = 0; k < g_.size(); ++k) g_[k] += sums_[k];
 }
 
-// Writes the mean of x over the components of {||y|| <= lam} to out; sums and count are scratch. Returns the number of components.
+// Writes the mean of x over the components of {||y|| <= lam} to out; sums and count are scratch. Returns the
+// number of components.
 Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) {
     const Index d = loss_.n_features, n = coupling_->fused_labels(lam_, labels);
     std::fill(sums.begin(), sums.end(), 0.0);
@@ -131,7 +137,8 @@ Index Admm::fuse(Labels& labels, Vector& sums, Vector& count, Vector& out) {
         for (Index k = 0; k < d; ++k) sums[at(labels[at(i)] * d + k)] += x_[at(i * d + k)];
     }
     for (Index i = 0; i < loss_.n_nodes; ++i)
-        for (Index k = 0; k < d; ++k) out[at(i * d + k)] = sums[at(labels[at(i)] * d + k)] / count[at(labels[at(i)])];
+        for (Index k = 0; k < d; ++k)
+            out[at(i * d + k)] = sums[at(labels[at(i)] * d + k)] / count[at(labels[at(i)])];
     return n;
 }
 
@@ -143,7 +150,8 @@ void Admm::fused_point(Vector& out) {
 }
 
 bool Admm::check() {
-    // The balance of the iteration itself; with singular H_i it leaves out the part of the residual that no loss feels.
+    // The balance of the iteration itself; with singular H_i it leaves out the part of the residual that no
+    // loss feels.
     const QuadraticLoss::Value own = loss_.evaluate(x_, g_);
     bool due_to_finish = false;
     if (loss_.singular) {
@@ -183,7 +191,8 @@ bool Admm::check() {
     return false;
 }
 
-// Balances the two parts of the gap (engine design 2.2): a large slack asks for a larger rho, a large residual for a smaller one.
+// Balances the two parts of the gap (engine design 2.2): a large slack asks for a larger rho, a large
+// residual for a smaller one.
 void Admm::adapt_complete(const QuadraticLoss::Value& value, double slack) {
     if (!(value.stat > 0.0) || !(slack > 0.0)) return;
     double factor = std::clamp(std::sqrt(std::sqrt(slack / value.stat)), 0.2, 5.0);
@@ -233,7 +242,8 @@ Certificate Admm::certify(const Vector& x) {
     double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
     stretch_ = 1.0;
     if (loss_.singular) {
-        // The corrected duals take the place of the state until the next run, so that the duals handed out are the ones judged.
+        // The corrected duals take the place of the state until the next run, so that the duals handed out
+        // are the ones judged.
         coupling_->keep_state();
         projected_ = true;
         project_null();

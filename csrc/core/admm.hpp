@@ -29,9 +29,10 @@ struct Certificate {
 };
 
 struct FinishReport {
-    bool accepted = false;    // x is now constant on clusters and no worse than the raw point
-    bool untouched = false;   // nothing is fused and the raw point was kept as it is
-    bool proven = false;      // the flow inside every cluster is feasible: the partition is the exact solution's up to rounding
+    bool accepted = false;   // x is now constant on clusters and no worse than the raw point
+    bool untouched = false;  // nothing is fused and the raw point was kept as it is
+    bool proven = false;  // the flow inside every cluster is feasible: the partition is the exact solution's
+                          // up to rounding
     Index n_clusters = 0;
     Index newton_steps = 0;
     Index candidates = 0;
@@ -47,13 +48,15 @@ struct FinishedPartition {
 };
 
 class Admm {
-   public:
+  public:
     Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, AdmmOptions options);
 
-    // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule (for singular losses: when the iteration's own
-    // balance does, whose duals finish() or certify() must still bring into the range of the Hessians). No allocation.
+    // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule (for singular losses:
+    // when the iteration's own balance does, whose duals finish() or certify() must still bring into the
+    // range of the Hessians). No allocation.
     bool run(Index iterations);
-    // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it was, so run() may go on.
+    // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
+    // was, so run() may go on.
     FinishReport finish();
     // The certificate of x (any point) with the current duals, which duals() then returns.
     Certificate certify(const Vector& x);
@@ -78,7 +81,7 @@ class Admm {
     void tighten(double factor) { tightening_ = factor; }
     Index n_edges() const { return coupling_->n_edges(); }
 
-   private:
+  private:
     StepParameters step(double alpha) const;
     void sweep(double alpha, bool check);
     Certificate judge(const Vector& x, double penalty);
@@ -91,7 +94,8 @@ class Admm {
     void adapt_edges();
     void change_rho(double factor);
     double repair(double& work);
-    bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels, Vector& x) const;
+    bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
+               Vector& x) const;
     Coupling::Sums manifold(const Vector& phi);
 
     QuadraticLoss loss_;
@@ -104,7 +108,8 @@ class Admm {
     double penalty_ = 0.0;
     Labels labels_;
     Index n_clusters_ = 0;
-    bool projected_ = false;  // certify() has put its corrected duals in the place of the state, which is set aside
+    bool projected_ =
+        false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;
     FinishedPartition best_;
     PcgWork work_;

@@ -12,11 +12,26 @@ namespace {
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
 class CompleteCoupling final : public Coupling {
-   public:
+  public:
     CompleteCoupling(Index m, Index d, double weight, const Vector& r, const Vector& common_null)
-        : m_(m), d_(d), stride_(round_up(m) + kLanes), weight_(weight), r_(stride_), x_(d * stride_), phi_(d * stride_), t_(d * stride_),
-          g_(d * stride_), row_((2 * d + 2) * kLanes), worst_(stride_), common_null_(common_null), factor_(at(d * d)), shifted_(at(m * d)), node_(at(d)),
-          total_(at(d)), scratch_(at(d)), sets_(m) {
+        : m_(m),
+          d_(d),
+          stride_(round_up(m) + kLanes),
+          weight_(weight),
+          r_(stride_),
+          x_(d * stride_),
+          phi_(d * stride_),
+          t_(d * stride_),
+          g_(d * stride_),
+          row_((2 * d + 2) * kLanes),
+          worst_(stride_),
+          common_null_(common_null),
+          factor_(at(d * d)),
+          shifted_(at(m * d)),
+          node_(at(d)),
+          total_(at(d)),
+          scratch_(at(d)),
+          sets_(m) {
         Index blocks = 0;
         for (Index i = 0; i + 1 < m; ++i) blocks += (m - 1 - i + kLanes - 1) / kLanes;
         y_ = Buffer(blocks * d * kLanes);
@@ -55,8 +70,9 @@ class CompleteCoupling final : public Coupling {
         return loss.mean_eigenvalue() * static_cast<double>(m_) / (weight_ * sigma_ * sigma_);
     }
 
-    // (H_i + tau_i I) x_i - rho W r_i s = b_i with s = sum_j r_j x_j and tau_i = rho W sigma r_i. Eliminating s leaves a d x d system
-    // whose matrix is written as sum_j (r_j / sigma) (H_j + tau_j I)^-1 H_j, free of the cancellation in I - rho W sum r_j^2 M_j.
+    // (H_i + tau_i I) x_i - rho W r_i s = b_i with s = sum_j r_j x_j and tau_i = rho W sigma r_i. Eliminating
+    // s leaves a d x d system whose matrix is written as sum_j (r_j / sigma) (H_j + tau_j I)^-1 H_j, free of
+    // the cancellation in I - rho W sum r_j^2 M_j.
     void set_rho(const QuadraticLoss& loss, double rho) override {
         rho_ = rho;
         std::fill(factor_.begin(), factor_.end(), 0.0);
@@ -73,7 +89,8 @@ class CompleteCoupling final : public Coupling {
             for (Index c = 0; c < d_; ++c) {
                 const double value = share * e[c] / (e[c] + tau);
                 for (Index a = 0; a < d_; ++a)
-                    for (Index b = 0; b <= a; ++b) factor_[at(a * d_ + b)] += value * u[a * d_ + c] * u[b * d_ + c];
+                    for (Index b = 0; b <= a; ++b)
+                        factor_[at(a * d_ + b)] += value * u[a * d_ + c] * u[b * d_ + c];
             }
         }
         if (loss.dense) {
@@ -141,7 +158,9 @@ class CompleteCoupling final : public Coupling {
             double row = 0.0;
             for (Index j = i + 1; j < m_; ++j) {
                 double squared = 0.0;
-                for (Index k = 0; k < d_; ++k) squared += (x[at(i * d_ + k)] - x[at(j * d_ + k)]) * (x[at(i * d_ + k)] - x[at(j * d_ + k)]);
+                for (Index k = 0; k < d_; ++k)
+                    squared +=
+                        (x[at(i * d_ + k)] - x[at(j * d_ + k)]) * (x[at(i * d_ + k)] - x[at(j * d_ + k)]);
                 row += r_[j] * std::sqrt(squared);
             }
             total += r_[i] * row;
@@ -159,12 +178,14 @@ class CompleteCoupling final : public Coupling {
                 out[at(i * d_ + k)] = weight_ * r_[i] * (sigma_ * phi[at(i * d_ + k)] - mean[at(k)]);
     }
 
-    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double, double, Vector& phi) override {
+    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double, double,
+                  Vector& phi) override {
         Vector sums(at(n_clusters), 0.0);
         for (Index i = 0; i < m_; ++i) sums[at(labels[at(i)])] += r_[i];
         for (Index i = 0; i < m_; ++i) {
             const double scale = weight_ * r_[i] * sums[at(labels[at(i)])];
-            for (Index k = 0; k < d_; ++k) phi[at(i * d_ + k)] = scale > 0.0 ? e[at(i * d_ + k)] / scale : 0.0;
+            for (Index k = 0; k < d_; ++k)
+                phi[at(i * d_ + k)] = scale > 0.0 ? e[at(i * d_ + k)] / scale : 0.0;
         }
         return 0;
     }
@@ -177,7 +198,9 @@ class CompleteCoupling final : public Coupling {
 
     std::vector<Labels> partitions(double lam, Index& middle) const override {
         Ladder ladder(m_, lam);
-        for_each_norm([&](Index i, Index j, double n) { ladder.add(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), n); });
+        for_each_norm([&](Index i, Index j, double n) {
+            ladder.add(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), n);
+        });
         return ladder.partitions(middle);
     }
 
@@ -189,7 +212,8 @@ class CompleteCoupling final : public Coupling {
         return sets_.labels(labels);
     }
 
-    ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const override {
+    ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
+                          Index n_clusters) const override {
         ReducedProblem out;
         out.loss = sum_over_clusters(loss, labels, n_clusters);
         out.lam = lam;
@@ -215,7 +239,7 @@ class CompleteCoupling final : public Coupling {
     double chain() const override { return 1.125 * static_cast<double>(m_) + static_cast<double>(d_) + 64.0; }
     bool complete() const override { return true; }
 
-   private:
+  private:
     template <class Action>
     void for_each_pair(const Action& action) const {
         const double* y = y_.data();
@@ -255,8 +279,8 @@ class CompleteCoupling final : public Coupling {
 
 }  // namespace
 
-std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight, const Vector& node_weights,
-                                                 const Vector& common_null) {
+std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight,
+                                                 const Vector& node_weights, const Vector& common_null) {
     return std::make_unique<CompleteCoupling>(n_nodes, n_features, weight, node_weights, common_null);
 }
 

@@ -1,4 +1,5 @@
-// What joins the nodes: the complete graph (pairs never listed) or an edge list. Each owns the state y and knows its x-step.
+// What joins the nodes: the complete graph (pairs never listed) or an edge list. Each owns the state y and
+// knows its x-step.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ using Labels = std::vector<std::int32_t>;
 
 // Node arrays are row-major [n_nodes][n_features] throughout.
 class Coupling {
-   public:
+  public:
     virtual ~Coupling() = default;
 
     struct Sums {
@@ -34,7 +35,8 @@ class Coupling {
     // One pass over all edges at x: s_i = sum +-w (y - 2P), and g_i = sum +-w P when g is given.
     virtual Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) = 0;
 
-    // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry. Returns inner iterations.
+    // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry.
+    // Returns inner iterations.
     virtual void set_rho(const QuadraticLoss& loss, double rho) = 0;
     virtual Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
     virtual double start_rho(const QuadraticLoss& loss) const = 0;
@@ -47,20 +49,22 @@ class Coupling {
     virtual double penalty(const Vector& x) const = 0;
     // out = B' W B phi over all edges.
     virtual void laplacian(const Vector& phi, Vector& out) = 0;
-    // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each), to a relative tolerance, or until entries
-    // of size `noise` are left. Returns the passes made.
-    virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise, Vector& phi) = 0;
+    // phi with B_C' W B_C phi = e on the edges inside clusters (e sums to zero in each), to a relative
+    // tolerance, or until entries of size `noise` are left. Returns the passes made.
+    virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise,
+                          Vector& phi) = 0;
 
     // Sets the state y aside, and exchanges it with the one set aside.
     virtual void keep_state() = 0;
     virtual void swap_state() = 0;
 
-    // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each partition once.
-    // `middle` receives the index of the one at margin 0.
+    // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each
+    // partition once. `middle` receives the index of the one at margin 0.
     virtual std::vector<Labels> partitions(double lam, Index& middle) const = 0;
     // Components of the edges inside their balls: the fused candidate of a check.
     virtual Index fused_labels(double lam, Labels& labels) = 0;
-    virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const = 0;
+    virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
+                                  Index n_clusters) const = 0;
 
     // v_e = w_e P(y_e), rows in the order of the edges (i < j, lexicographic).
     virtual void duals(double lam, double* out) const = 0;
@@ -71,14 +75,15 @@ class Coupling {
 };
 
 // w_ij = weight r_i r_j; memory m^2 d / 2 doubles.
-std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight, const Vector& node_weights,
-                                                 const Vector& common_null);
+std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight,
+                                                 const Vector& node_weights, const Vector& common_null);
 // Edges i < j sorted, weights positive; memory about (d + 8) doubles an edge.
 std::unique_ptr<Coupling> make_edge_coupling(Index n_nodes, Index n_features, std::vector<std::int32_t> tail,
                                              std::vector<std::int32_t> head, const Vector& weights);
 
 // Relative distances from the ball at which candidate partitions are read off the duals.
-inline constexpr double kMargins[] = {-1e-1, -3e-2, -1e-2, -1e-3, -1e-4, -1e-6, -1e-8, 0.0, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2};
+inline constexpr double kMargins[] = {-1e-1, -3e-2, -1e-2, -1e-3, -1e-4, -1e-6, -1e-8,
+                                      0.0,   1e-8,  1e-6,  1e-4,  1e-3,  1e-2};
 inline constexpr int kMarginZero = 7;
 
 }  // namespace fusionopt

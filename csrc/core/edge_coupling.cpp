@@ -17,11 +17,24 @@ constexpr Index kMaxBalance = 2000;
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
 class EdgeCoupling final : public Coupling {
-   public:
-    EdgeCoupling(Index m, Index d, std::vector<std::int32_t> tail, std::vector<std::int32_t> head, const Vector& weights)
-        : m_(m), d_(d), n_edges_(static_cast<Index>(tail.size())), tail_(std::move(tail)), head_(std::move(head)),
-          weight_(round_up(n_edges_)), rho_(round_up(n_edges_)), stretch_(round_up(n_edges_)), y_(round_up(n_edges_) * d),
-          row_((2 * d + 2) * kLanes), start_(at(m + 1), 0), degree_(at(m), 0.0), scratch_(at(d)), worst_(at(m)), sets_(m) {
+  public:
+    EdgeCoupling(Index m, Index d, std::vector<std::int32_t> tail, std::vector<std::int32_t> head,
+                 const Vector& weights)
+        : m_(m),
+          d_(d),
+          n_edges_(static_cast<Index>(tail.size())),
+          tail_(std::move(tail)),
+          head_(std::move(head)),
+          weight_(round_up(n_edges_)),
+          rho_(round_up(n_edges_)),
+          stretch_(round_up(n_edges_)),
+          y_(round_up(n_edges_) * d),
+          row_((2 * d + 2) * kLanes),
+          start_(at(m + 1), 0),
+          degree_(at(m), 0.0),
+          scratch_(at(d)),
+          worst_(at(m)),
+          sets_(m) {
         tail_.resize(at(round_up(n_edges_)), 0);
         head_.resize(at(round_up(n_edges_)), 0);
         rho_.fill(1.0);
@@ -68,7 +81,8 @@ class EdgeCoupling final : public Coupling {
         a.scale = request.scale;
         a.commit = request.commit;
         if (request.step.stretch != 1.0) {  // a change of the global rho
-            for (Index e = 0; e < n_edges_; ++e) stretch_[e] = (restretch_ ? stretch_[e] : 1.0) * request.step.stretch;
+            for (Index e = 0; e < n_edges_; ++e)
+                stretch_[e] = (restretch_ ? stretch_[e] : 1.0) * request.step.stretch;
             a.stretch = stretch_.data();
         }
         sweeps().edges(a, request.step, request.kind);
@@ -94,13 +108,15 @@ class EdgeCoupling final : public Coupling {
             add_laplacian(v, av);
         };
         const auto precondition = [&](const Vector& r, Vector& z) {
-            for (Index i = 0; i < m_; ++i) loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_, scratch_.data());
+            for (Index i = 0; i < m_; ++i)
+                loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_, scratch_.data());
         };
         return pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_);
     }
 
-    // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves its dual by lam over that
-    // length. Fused edges want the stiffest. The state is re-scaled in the next sweep.
+    // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves
+    // its dual by lam over that length. Fused edges want the stiffest. The state is re-scaled in the next
+    // sweep.
     bool spread_rho(const StepParameters& step, double clip) override {
         double logs = 0.0;
         Index open = 0;
@@ -114,7 +130,8 @@ class EdgeCoupling final : public Coupling {
         const double centre = logs / static_cast<double>(open);
         for_each_norm([&](Index e, double n) {
             double wanted = clip;
-            if (n > step.lam) wanted = std::exp(std::log(step.lam * step.rho * rho_[e] / (n - step.lam)) - centre);
+            if (n > step.lam)
+                wanted = std::exp(std::log(step.lam * step.rho * rho_[e] / (n - step.lam)) - centre);
             wanted = std::clamp(wanted, 1.0 / clip, clip);
             stretch_[e] = wanted / rho_[e];
             rho_[e] = wanted;
@@ -129,7 +146,8 @@ class EdgeCoupling final : public Coupling {
             const double keep = n > step.lam ? (1.0 - step.lam / n) / (step.rho * rho_[e]) : 0.0;
             const double* y = block(e);
             for (Index k = 0; k < d_; ++k) {
-                const double u = x[at(tail_[at(e)] * d_ + k)] - x[at(head_[at(e)] * d_ + k)], theta = keep * y[k * kLanes];
+                const double u = x[at(tail_[at(e)] * d_ + k)] - x[at(head_[at(e)] * d_ + k)],
+                             theta = keep * y[k * kLanes];
                 gap += (u - theta) * (u - theta);
                 apart += u * u;
                 split += theta * theta;
@@ -164,8 +182,11 @@ class EdgeCoupling final : public Coupling {
         }
     }
 
-    Index balance(const Labels& labels, Index, const Vector& e, double tol, double noise, Vector& phi) override {
-        fill_matrix([&](Index edge) { return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0; });
+    Index balance(const Labels& labels, Index, const Vector& e, double tol, double noise,
+                  Vector& phi) override {
+        fill_matrix([&](Index edge) {
+            return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0;
+        });
         const auto apply = [&](const Vector& v, Vector& av) {
             std::fill(av.begin(), av.end(), 0.0);
             add_laplacian(v, av);
@@ -206,11 +227,13 @@ class EdgeCoupling final : public Coupling {
         return sets_.labels(labels);
     }
 
-    ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels, Index n_clusters) const override {
+    ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
+                          Index n_clusters) const override {
         ReducedProblem out;
         out.loss = sum_over_clusters(loss, labels, n_clusters);
         out.lam = lam;
-        join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_}, Vector(weight_.data(), weight_.data() + n_edges_), labels, out);
+        join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_},
+                   Vector(weight_.data(), weight_.data() + n_edges_), labels, out);
         return out;
     }
 
@@ -231,7 +254,7 @@ class EdgeCoupling final : public Coupling {
     }
     bool complete() const override { return false; }
 
-   private:
+  private:
     const double* block(Index e) const { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
     template <class Action>
     void for_each_norm(const Action& action) const {
@@ -268,10 +291,14 @@ class EdgeCoupling final : public Coupling {
     }
     void add_laplacian(const Vector& v, Vector& out) const {
         switch (d_) {
-            case 1: return add_laplacian_of<1>(v, out);
-            case 2: return add_laplacian_of<2>(v, out);
-            case 3: return add_laplacian_of<3>(v, out);
-            default: return add_laplacian_of<0>(v, out);
+            case 1:
+                return add_laplacian_of<1>(v, out);
+            case 2:
+                return add_laplacian_of<2>(v, out);
+            case 3:
+                return add_laplacian_of<3>(v, out);
+            default:
+                return add_laplacian_of<0>(v, out);
         }
     }
 

@@ -1,6 +1,7 @@
-// Partition finishing. A gap of 1e-6 does not settle which nodes are equal: candidate partitions are read off the duals, each reduced
-// problem is solved to rounding, the lowest objective is kept (equal within rounding: the coarsest), and the duals are repaired to the
-// flow that this partition needs. If that flow fits into its balls, the partition is the exact solution's.
+// Partition finishing. A gap of 1e-6 does not settle which nodes are equal: candidate partitions are read off
+// the duals, each reduced problem is solved to rounding, the lowest objective is kept (equal within rounding:
+// the coarsest), and the duals are repaired to the flow that this partition needs. If that flow fits into its
+// balls, the partition is the exact solution's.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,10 +17,10 @@ namespace {
 constexpr int kMaxRepairs = 12;
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
-constexpr int kMaxFailures = 2;         // rounds that did not lower the objective
-constexpr double kMaxShatter = 16.0;    // a cluster larger than this is never broken into its nodes
-constexpr double kFullNewton = 40.0;     // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 2e6;      // edges visited without asking
+constexpr int kMaxFailures = 2;       // rounds that did not lower the objective
+constexpr double kMaxShatter = 16.0;  // a cluster larger than this is never broken into its nodes
+constexpr double kFullNewton = 40.0;  // visits an edge that Newton-CG typically takes
+constexpr double kFreeWork = 2e6;     // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -36,7 +37,9 @@ Index relabel(Labels& labels) {
     return next;
 }
 
-Index count_labels(const Labels& labels) { return labels.empty() ? 0 : 1 + *std::max_element(labels.begin(), labels.end()); }
+Index count_labels(const Labels& labels) {
+    return labels.empty() ? 0 : 1 + *std::max_element(labels.begin(), labels.end());
+}
 
 Vector means(const Labels& labels, Index n_clusters, const Vector& x, Index d) {
     Vector out(at(n_clusters * d), 0.0), count(at(n_clusters), 0.0);
@@ -62,15 +65,17 @@ Coupling::Sums Admm::manifold(const Vector& phi) {
     return sums;
 }
 
-// Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the edges between clusters are
-// fixed at their exact duals. Returns the largest norm after the last balancing, to be compared with lam.
+// Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the
+// edges between clusters are fixed at their exact duals. Returns the largest norm after the last balancing,
+// to be compared with lam.
 double Admm::repair(double& work) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
     const Index d = loss_.n_features;
     Vector count(at(n_clusters_));
     const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
-    double largest = std::numeric_limits<double>::infinity(), previous = largest, tol = coupling_->complete() ? kExact : 1e-3;
+    double largest = std::numeric_limits<double>::infinity(), previous = largest,
+           tol = coupling_->complete() ? kExact : 1e-3;
     for (int round = 0; round < kMaxRepairs; ++round) {
         double scale = 0.0;
         std::fill(sums_.begin(), sums_.end(), 0.0);
@@ -86,12 +91,14 @@ double Admm::repair(double& work) {
                 scale = std::fmax(scale, std::fmax(std::fabs(wanted), std::fabs(g_[at(i * d + k)])));
             }
         }
-        // What a cluster lacks as a whole no flow inside it can give (its centre is not exact): only the rest is balanced.
+        // What a cluster lacks as a whole no flow inside it can give (its centre is not exact): only the rest
+        // is balanced.
         for (Index i = 0; i < loss_.n_nodes; ++i)
             for (Index k = 0; k < d; ++k)
                 rhs_[at(i * d + k)] -= sums_[at(labels_[at(i)] * d + k)] / count[at(labels_[at(i)])];
         const double noise = std::numeric_limits<double>::epsilon() * scale;
-        work += edges * (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, noise, phi_)));
+        work += edges *
+                (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, noise, phi_)));
         largest = manifold(phi_).largest;
         const double excess = largest - lam_;
         if (excess <= fits) {
@@ -120,21 +127,23 @@ FinishReport Admm::finish() {
 
     FinishedPartition best = best_;  // what an earlier call at this lam found counts too
     // A sweep costs about two visits an edge; finishing a large problem may cost half of what the sweeps did.
-    const double budget = std::fmax(kFreeWork, static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
-    // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer one's: wrong mergers cost
-    // more than they save.
+    const double budget =
+        std::fmax(kFreeWork, static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
+    // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer
+    // one's: wrong mergers cost more than they save.
     Index rung = middle;
     double lowest = std::numeric_limits<double>::infinity();
     for (Index k = middle; k >= 0; --k) {
         const Index n_clusters = count_labels(ladder[at(k)]);
-        const double value =
-            reduced_objective(coupling_->reduce(loss_, lam_, ladder[at(k)], n_clusters), means(ladder[at(k)], n_clusters, x_, d));
+        const double value = reduced_objective(coupling_->reduce(loss_, lam_, ladder[at(k)], n_clusters),
+                                               means(ladder[at(k)], n_clusters, x_, d));
         if (value >= lowest) break;
         lowest = value;
         rung = k;
     }
     Labels labels = ladder[at(rung)];
-    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as good.
+    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
+    // good.
     if (count_labels(labels) == m && kFullNewton * static_cast<double>(coupling_->n_edges()) > budget) {
         finished_ = x_;
         report.accepted = report.untouched = true;
@@ -147,7 +156,8 @@ FinishReport Admm::finish() {
     for (int round = 0; round < kMaxRounds && !report.proven; ++round) {
         Index n_clusters = relabel(labels);
         const Vector start = means(labels, n_clusters, x, d);
-        const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start, budget - report.work);
+        const ReducedSolution solution =
+            solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start, budget - report.work);
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
         report.work += solution.work;
@@ -189,7 +199,8 @@ FinishReport Admm::finish() {
         finished_ = best.x;
         return report;
     }
-    // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at a point no better.
+    // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at
+    // a point no better.
     x_ = best.x;
     repair(report.work);
     sweep(0.0, true);
@@ -206,9 +217,11 @@ FinishReport Admm::finish() {
     return report;
 }
 
-// A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the ladder that divides it, or,
-// when it is small, into its nodes where none does. Its parts start where the raw point has them, around the present centre.
-bool Admm::split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels, Vector& x) const {
+// A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the
+// ladder that divides it, or, when it is small, into its nodes where none does. Its parts start where the raw
+// point has them, around the present centre.
+bool Admm::split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
+                 Vector& x) const {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
     std::vector<char> bad(at(n_clusters_), 0);
@@ -239,7 +252,8 @@ bool Admm::split(const std::vector<Labels>& ladder, Index coarsest, const Vector
         const std::int32_t c = labels_[at(i)];
         labels[at(i)] = c;
         if (!bad[at(c)] || (rung[at(c)] < 0 && count[at(c)] > kMaxShatter)) continue;
-        const std::int32_t part = rung[at(c)] >= 0 ? ladder[at(rung[at(c)])][at(i)] : static_cast<std::int32_t>(i);
+        const std::int32_t part =
+            rung[at(c)] >= 0 ? ladder[at(rung[at(c)])][at(i)] : static_cast<std::int32_t>(i);
         const auto [found, fresh] = parts.try_emplace({c, part}, next);
         if (fresh) ++next;
         labels[at(i)] = found->second;

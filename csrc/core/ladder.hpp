@@ -11,7 +11,7 @@
 namespace fusionopt {
 
 class Ladder {
-   public:
+  public:
     Ladder(Index n_nodes, double lam) : sets_(n_nodes) {
         for (int k = 0; k < kRungs; ++k) bounds_[static_cast<std::size_t>(k)] = lam * (1.0 + kMargins[k]);
     }
@@ -25,7 +25,8 @@ class Ladder {
         while (norm > bounds_[rung]) ++rung;
         if (sets_.find(i) != sets_.find(j)) waiting_[rung].emplace_back(i, j);
     }
-    // Partitions from the finest margin to the coarsest, each once; `middle` is the index of the one at margin 0.
+    // Partitions from the finest margin to the coarsest, each once; `middle` is the index of the one at
+    // margin 0.
     std::vector<Labels> partitions(Index& middle) {
         std::vector<Labels> out;
         Labels labels;
@@ -40,7 +41,7 @@ class Ladder {
         return out;
     }
 
-   private:
+  private:
     static constexpr int kRungs = static_cast<int>(std::size(kMargins));
     UnionFind sets_;
     std::array<double, kRungs> bounds_{};

@@ -13,7 +13,7 @@ using Vector = std::vector<double>;
 
 // Neumaier's sum: the error is a few eps of the absolute sum, whatever its length.
 class CompensatedSum {
-   public:
+  public:
     void add(double term) {
         const double next = sum_ + term;
         lost_ += std::fabs(sum_) >= std::fabs(term) ? (sum_ - next) + term : (term - next) + sum_;
@@ -21,7 +21,7 @@ class CompensatedSum {
     }
     double value() const { return sum_ + lost_; }
 
-   private:
+  private:
     double sum_ = 0.0, lost_ = 0.0;
 };
 
@@ -40,8 +40,9 @@ inline double dot(const Vector& a, const Vector& b) {
     return (s0 + s1) + (s2 + s3);
 }
 
-// In-place Cholesky factor L of a symmetric positive definite d x d matrix (row-major, lower part used). A pivot that is not positive
-// after rounding is replaced by one: its direction then passes through unchanged, which is safe in a preconditioner.
+// In-place Cholesky factor L of a symmetric positive definite d x d matrix (row-major, lower part used). A
+// pivot that is not positive after rounding is replaced by one: its direction then passes through unchanged,
+// which is safe in a preconditioner.
 inline void cholesky(double* a, Index d) {
     for (Index j = 0; j < d; ++j) {
         double pivot = a[j * d + j];
@@ -78,11 +79,12 @@ struct PcgWork {
     }
 };
 
-// Preconditioned conjugate gradients for A x = b, started at x. Stops at ||r|| <= tol ||r_0|| in the preconditioned norm, or at max_iter,
-// or when the curvature vanishes (singular consistent systems). Returns the number of iterations. No allocation after work.resize.
+// Preconditioned conjugate gradients for A x = b, started at x. Stops at ||r|| <= tol ||r_0|| in the
+// preconditioned norm, or at max_iter, or when the curvature vanishes (singular consistent systems). Returns
+// the number of iterations. No allocation after work.resize.
 template <class Operator, class Preconditioner>
-Index pcg(const Operator& apply, const Preconditioner& precondition, const Vector& b, Vector& x, double tol, Index max_iter,
-          PcgWork& work, double absolute = 0.0) {
+Index pcg(const Operator& apply, const Preconditioner& precondition, const Vector& b, Vector& x, double tol,
+          Index max_iter, PcgWork& work, double absolute = 0.0) {
     const std::size_t n = b.size();
     apply(x, work.ap);
     for (std::size_t k = 0; k < n; ++k) work.r[k] = b[k] - work.ap[k];
@@ -110,7 +112,7 @@ Index pcg(const Operator& apply, const Preconditioner& precondition, const Vecto
 
 // Disjoint sets with path halving; the smaller index is the root, so that labels are deterministic.
 class UnionFind {
-   public:
+  public:
     explicit UnionFind(Index n) : parent_(static_cast<std::size_t>(n)) { reset(); }
     void reset() {
         for (std::size_t i = 0; i < parent_.size(); ++i) parent_[i] = static_cast<std::int32_t>(i);
@@ -136,7 +138,7 @@ class UnionFind {
         return count;
     }
 
-   private:
+  private:
     std::int32_t& at(std::int32_t i) { return parent_[static_cast<std::size_t>(i)]; }
     std::vector<std::int32_t> parent_;
 };

@@ -5,10 +5,11 @@
 
 namespace fusionopt {
 
-// H_i is h_i I (scalar) or dense, then given by its eigenvectors (columns of basis_i) and eigenvalues; an eigenvalue that is zero up to
-// rounding must be passed as exactly 0, and q_i must lie in the range of H_i. Arrays are row-major: q [m][d], basis and hessian [m][d][d].
+// H_i is h_i I (scalar) or dense, then given by its eigenvectors (columns of basis_i) and eigenvalues; an
+// eigenvalue that is zero up to rounding must be passed as exactly 0, and q_i must lie in the range of H_i.
+// Arrays are row-major: q [m][d], basis and hessian [m][d][d].
 class QuadraticLoss {
-   public:
+  public:
     Index n_nodes = 0;
     Index n_features = 0;
     bool dense = false;
@@ -22,7 +23,8 @@ class QuadraticLoss {
     double mean_eigenvalue() const;
     // out_i = H_i x_i
     void apply_node(Index i, const double* x, double* out) const;
-    // out = (H_i + tau I)^-1 b, in place allowed; scratch holds d numbers. Directions with eigenvalue + tau = 0 give 0.
+    // out = (H_i + tau I)^-1 b, in place allowed; scratch holds d numbers. Directions with eigenvalue + tau =
+    // 0 give 0.
     void solve_node(Index i, double tau, const double* b, double* out, double* scratch) const;
     // Removes from b its part in the range of H_i (keeps the null part); scratch holds d numbers.
     void null_part(Index i, double* b, double* scratch) const;

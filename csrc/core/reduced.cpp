@@ -11,8 +11,9 @@ namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr Index kMaxNewton = 100;
-constexpr double kCollision = 0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
-constexpr int kMaxRefusals = 2;        // collisions in a row that may turn out not to lower the objective
+constexpr double kCollision =
+    0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
+constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out not to lower the objective
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
@@ -21,9 +22,15 @@ std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
 // Gradient and Hessian products of the penalty, on either kind of graph.
 class Penalty {
-   public:
+  public:
     Penalty(const ReducedProblem& problem, Index n, Index d)
-        : p_(problem), n_(n), d_(d), stride_(round_up(n) + kLanes), diagonal_(at(n)), stiffness_(at(n)), nearest_(at(n)) {
+        : p_(problem),
+          n_(n),
+          d_(d),
+          stride_(round_up(n) + kLanes),
+          diagonal_(at(n)),
+          stiffness_(at(n)),
+          nearest_(at(n)) {
         if (p_.complete) {
             x_ = Buffer(d * stride_);
             direction_ = Buffer(d * stride_);
@@ -38,7 +45,8 @@ class Penalty {
         }
     }
 
-    // Adds lam * d penalty to grad; returns the penalty (without lam). Sets diagonal(): sum_l W_kl / ||w_k - w_l||.
+    // Adds lam * d penalty to grad; returns the penalty (without lam). Sets diagonal(): sum_l W_kl / ||w_k -
+    // w_l||.
     double gradient(const Vector& w, Vector& grad) {
         if (p_.complete) {
             to_columns(w, x_);
@@ -135,7 +143,7 @@ class Penalty {
         return out;
     }
 
-   private:
+  private:
     void to_columns(const Vector& rows, Buffer& columns) {
         for (Index i = 0; i < n_; ++i)
             for (Index k = 0; k < d_; ++k) columns[k * stride_ + i] = rows[at(i * d_ + k)];
@@ -157,7 +165,8 @@ class Penalty {
     }
     void add(Vector& out) {
         for (Index i = 0; i < n_; ++i)
-            for (Index k = 0; k < d_; ++k) out[at(i * d_ + k)] += p_.lam * p_.weight * p_.r[at(i)] * out_[k * stride_ + i];
+            for (Index k = 0; k < d_; ++k)
+                out[at(i * d_ + k)] += p_.lam * p_.weight * p_.r[at(i)] * out_[k * stride_ + i];
     }
 
     const ReducedProblem& p_;
@@ -192,10 +201,19 @@ enum class Outcome { kStationary, kCollision, kStalled };
 
 // Newton-CG on distinct centres; on a collision `colliding` names the pairs to merge.
 class Newton {
-   public:
+  public:
     Newton(const ReducedProblem& problem, const Vector& start)
-        : p_(problem), n_(problem.loss.n_nodes), d_(problem.loss.n_features), penalty_(problem, n_, d_), degree_(penalty_.degrees()),
-          edges_(problem.complete ? 0.5 * static_cast<double>(n_ * (n_ - 1)) : static_cast<double>(problem.tail.size())), step_(at(n_ * d_)), rhs_(at(n_ * d_)), factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0), jacobi_(at(n_)) {
+        : p_(problem),
+          n_(problem.loss.n_nodes),
+          d_(problem.loss.n_features),
+          penalty_(problem, n_, d_),
+          degree_(penalty_.degrees()),
+          edges_(problem.complete ? 0.5 * static_cast<double>(n_ * (n_ - 1))
+                                  : static_cast<double>(problem.tail.size())),
+          step_(at(n_ * d_)),
+          rhs_(at(n_ * d_)),
+          factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0),
+          jacobi_(at(n_)) {
         current_.w = start;
         trial_.w.resize(start.size());
         work_.resize(start.size());
@@ -215,7 +233,8 @@ class Newton {
             if (stalled >= 6 || work > budget) return Outcome::kStalled;
             const double forcing = std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300)));
             direction(forcing, true);
-            // A hit seen along a rough direction is looked at again along a sharp one: distances between centres are small numbers.
+            // A hit seen along a rough direction is looked at again along a sharp one: distances between
+            // centres are small numbers.
             if (find_collisions() && forcing > kSharp) direction(kSharp / forcing, false);
             if (find_collisions() && !pass_through_) return Outcome::kCollision;
             pass_through_ = false;
@@ -251,7 +270,7 @@ class Newton {
     Index steps = 0;
     double work = 0.0;
 
-   private:
+  private:
     struct Point {
         Vector w, gradient;
         double objective = 0.0, rounding = 0.0;
@@ -278,9 +297,10 @@ class Newton {
         p.rounding = 4.0 * kEps * (magnitude + p_.lam * pen);
     }
 
-    // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. With `near` a centre that is
-    // pressed against another one may also be as uncertain as the direction between them: eps |w| / distance. That is asked only
-    // after find_collisions(), since two centres that ought to be one look like that too.
+    // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. With
+    // `near` a centre that is pressed against another one may also be as uncertain as the direction between
+    // them: eps |w| / distance. That is asked only after find_collisions(), since two centres that ought to
+    // be one look like that too.
     bool at_rounding(bool near) const {
         for (Index i = 0; i < n_; ++i) {
             double g = 0.0, scale = p_.lam * degree_[at(i)], extent = 0.0;
@@ -302,8 +322,9 @@ class Newton {
         return trace / static_cast<double>(d_);
     }
 
-    // Solves (Hessian) step = -gradient, from zero or from the present step. Two-level preconditioner: block Jacobi, H_k + lam sum W/dist (I - uu') with uu' averaged over
-    // directions, plus one common motion for each group of centres so close that their mutual stiffness dwarfs everything else.
+    // Solves (Hessian) step = -gradient, from zero or from the present step. Two-level preconditioner: block
+    // Jacobi, H_k + lam sum W/dist (I - uu') with uu' averaged over directions, plus one common motion for
+    // each group of centres so close that their mutual stiffness dwarfs everything else.
     void direction(double forcing, bool fresh) {
         const double across = p_.lam * (d_ > 1 ? 1.0 - 1.0 / static_cast<double>(d_) : 0.0);
         UnionFind close(n_);
@@ -327,7 +348,8 @@ class Newton {
             coarse_.assign(at(n_groups_), 0.0);
             sums_.resize(at(n_groups_ * d_));
             for (Index i = 0; i < n_; ++i) {
-                const double outside = std::fmax(penalty_.diagonal()[at(i)] - 2.0 * penalty_.stiffness()[at(i)], 0.0);
+                const double outside =
+                    std::fmax(penalty_.diagonal()[at(i)] - 2.0 * penalty_.stiffness()[at(i)], 0.0);
                 coarse_[at(group_[at(i)])] += curvature(i) + across * outside;
             }
         }
@@ -341,7 +363,8 @@ class Newton {
                     for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = jacobi_[at(i)] * r[at(i * d_ + k)];
             } else {
                 z = r;
-                for (Index i = 0; i < n_; ++i) cholesky_solve(factors_.data() + i * d_ * d_, d_, z.data() + i * d_);
+                for (Index i = 0; i < n_; ++i)
+                    cholesky_solve(factors_.data() + i * d_ * d_, d_, z.data() + i * d_);
             }
             if (n_groups_ == n_) return;
             std::fill(sums_.begin(), sums_.end(), 0.0);
@@ -350,12 +373,14 @@ class Newton {
             for (Index i = 0; i < n_; ++i) {
                 const Index g = group_[at(i)];
                 if (coarse_[at(g)] > 0.0)
-                    for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] += sums_[at(g * d_ + k)] / coarse_[at(g)];
+                    for (Index k = 0; k < d_; ++k)
+                        z[at(i * d_ + k)] += sums_[at(g * d_ + k)] / coarse_[at(g)];
             }
         };
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
         if (fresh) std::fill(step_.begin(), step_.end(), 0.0);
-        work += edges_ * (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
+        work += edges_ *
+                (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
     }
 
     // Centres that differ by no more than rounding are one: the direction between them means nothing.
@@ -370,7 +395,8 @@ class Newton {
                 apart = std::fmax(apart, std::fabs(wi - wj));
                 extent = std::fmax(extent, std::fmax(std::fabs(wi), std::fabs(wj)));
             }
-            if (apart <= kTouching * kEps * extent) colliding.emplace_back(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+            if (apart <= kTouching * kEps * extent)
+                colliding.emplace_back(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
         }
         return !colliding.empty();
     }
@@ -433,7 +459,8 @@ class Newton {
 
 }  // namespace
 
-QuadraticLoss sum_over_clusters(const QuadraticLoss& loss, const std::vector<std::int32_t>& labels, Index n_clusters) {
+QuadraticLoss sum_over_clusters(const QuadraticLoss& loss, const std::vector<std::int32_t>& labels,
+                                Index n_clusters) {
     const Index d = loss.n_features, block = loss.dense ? d * d : 1;
     const Vector& source = loss.dense ? loss.hessian : loss.eigenvalues;
     QuadraticLoss out;
@@ -448,13 +475,14 @@ QuadraticLoss sum_over_clusters(const QuadraticLoss& loss, const std::vector<std
         for (Index k = 0; k < block; ++k)
             sums[static_cast<std::size_t>(c * block + k)] += source[static_cast<std::size_t>(i * block + k)];
         for (Index k = 0; k < d; ++k)
-            out.linear[static_cast<std::size_t>(c * d + k)] += loss.linear[static_cast<std::size_t>(i * d + k)];
+            out.linear[static_cast<std::size_t>(c * d + k)] +=
+                loss.linear[static_cast<std::size_t>(i * d + k)];
     }
     return out;
 }
 
-void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head, const Vector& weight,
-                const std::vector<std::int32_t>& group, ReducedProblem& out) {
+void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head,
+                const Vector& weight, const std::vector<std::int32_t>& group, ReducedProblem& out) {
     struct Joined {
         std::int32_t low, high;
         double weight;
@@ -486,7 +514,8 @@ struct Merger {
     std::shared_ptr<Newton> newton;
 };
 
-Merger merge(const ReducedProblem& problem, const Vector& w, const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+Merger merge(const ReducedProblem& problem, const Vector& w,
+             const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
     const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
     Merger out;
     UnionFind sets(n);
@@ -516,7 +545,8 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
     for (Index k = 0; k < n; ++k) out.merged[at(k)] = static_cast<std::int32_t>(k);
     out.n_groups = n;
     auto newton = std::make_shared<Newton>(problem, start);
-    std::vector<std::shared_ptr<const ReducedProblem>> problems;  // kept alive for the Newton that refers to the last one
+    std::vector<std::shared_ptr<const ReducedProblem>>
+        problems;  // kept alive for the Newton that refers to the last one
     int refused = 0;
     while (true) {
         const ReducedProblem& current = problems.empty() ? problem : *problems.back();
@@ -531,7 +561,8 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
             out.rounding = newton->rounding();
             break;
         }
-        // All hits at once, else the closest pair alone: a merger has to lower the objective. A hit that keeps coming back is one.
+        // All hits at once, else the closest pair alone: a merger has to lower the objective. A hit that
+        // keeps coming back is one.
         const Merger all = merge(current, newton->centres(), newton->colliding);
         const double bound = newton->objective() + newton->rounding();
         const bool insist = ++refused > kMaxRefusals;

@@ -24,8 +24,10 @@ namespace {
 const SweepTable* supported(const std::string& name) {
     if (name == "baseline") return &isa_baseline::table();
 #if defined(FUSIONOPT_X86)
-    if (name == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &isa_avx2::table();
-    if (name == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (name == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &isa_avx2::table();
+    if (name == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
         return &isa_avx512::table();
 #endif
     return nullptr;
@@ -35,8 +37,9 @@ const SweepTable& choose() {
     if (const char* wanted = std::getenv("FUSIONOPT_ISA"); wanted != nullptr && *wanted != '\0') {
         const SweepTable* named = supported(wanted);
         if (named == nullptr)
-            throw std::invalid_argument("FUSIONOPT_ISA=" + std::string(wanted) +
-                                        " is unknown or not supported by this processor; use baseline, avx2 or avx512");
+            throw std::invalid_argument(
+                "FUSIONOPT_ISA=" + std::string(wanted) +
+                " is unknown or not supported by this processor; use baseline, avx2 or avx512");
         return *named;
     }
     for (const char* name : {"avx512", "avx2"})

@@ -1,5 +1,6 @@
-// The one body of every sweep. Included by sweep_baseline.cpp, sweep_avx2.cpp and sweep_avx512.cpp, each inside its own namespace and
-// with its own compiler options. Nothing here may be a non-static function shared between them (one definition rule).
+// The one body of every sweep. Included by sweep_baseline.cpp, sweep_avx2.cpp and sweep_avx512.cpp, each
+// inside its own namespace and with its own compiler options. Nothing here may be a non-static function
+// shared between them (one definition rule).
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -12,7 +13,8 @@ namespace fusionopt {
 namespace FUSIONOPT_ISA_NAMESPACE {
 namespace {
 
-typedef double Lanes __attribute__((vector_size(kLanes * sizeof(double)), aligned(sizeof(double)), may_alias));
+typedef double Lanes
+    __attribute__((vector_size(kLanes * sizeof(double)), aligned(sizeof(double)), may_alias));
 typedef std::int64_t Mask __attribute__((vector_size(kLanes * sizeof(double))));
 
 inline Lanes load(const double* p) { return *reinterpret_cast<const Lanes*>(p); }
@@ -30,7 +32,8 @@ inline double maximum(Lanes v) {
 
 inline Lanes root(Lanes v) {
 #if defined(__AVX512F__)
-    // The masked form: the plain one reads an undefined register in GCC 12's headers, which -Wmaybe-uninitialized reports.
+    // The masked form: the plain one reads an undefined register in GCC 12's headers, which
+    // -Wmaybe-uninitialized reports.
     return reinterpret_cast<Lanes>(_mm512_maskz_sqrt_pd(0xFF, reinterpret_cast<__m512d>(v)));
 #else
     Lanes out = v;
@@ -41,9 +44,12 @@ inline Lanes root(Lanes v) {
 
 // The guard only decides 0/0: state and data are scaled to unit size, and 1e-300 is lost in any other sum.
 inline Lanes norm(Lanes squared) { return root(squared + 1e-300); }
-inline Lanes shrink_factor(Lanes squared, Lanes radius) { return smaller(splat(1.0), radius / norm(squared)); }
+inline Lanes shrink_factor(Lanes squared, Lanes radius) {
+    return smaller(splat(1.0), radius / norm(squared));
+}
 
-// Number of features: a template constant unrolls the loops for small dimensions, 0 means "read it at run time".
+// Number of features: a template constant unrolls the loops for small dimensions, 0 means "read it at run
+// time".
 template <int D>
 struct Features {
     Index count;
@@ -51,18 +57,22 @@ struct Features {
     Index n() const { return D > 0 ? D : count; }
 };
 
-// One block of kLanes edges: reads and rewrites y; leaves q = y - 2P(y) implicit through the factor it returns.
+// One block of kLanes edges: reads and rewrites y; leaves q = y - 2P(y) implicit through the factor it
+// returns.
 struct BlockResult {
     Lanes projection;  // s with P(y) = s y
     Lanes distance;    // ||x_i - x_j||
     Lanes before;      // norm of an edge that received phi, zero elsewhere
 };
 
-constexpr bool takes_potential(SweepKind kind) { return kind == SweepKind::kManifold || kind == SweepKind::kProject; }
+constexpr bool takes_potential(SweepKind kind) {
+    return kind == SweepKind::kManifold || kind == SweepKind::kProject;
+}
 
 template <int D, SweepKind kind, bool want_dual, class Difference, class Potential>
-inline BlockResult update_block(double* y, Index d, Lanes radius, Lanes rho, Lanes alpha, Lanes stretch, Lanes lam_old, Lanes lam,
-                                double scale, bool commit, const Difference& difference, const Potential& potential) {
+inline BlockResult update_block(double* y, Index d, Lanes radius, Lanes rho, Lanes alpha, Lanes stretch,
+                                Lanes lam_old, Lanes lam, double scale, bool commit,
+                                const Difference& difference, const Potential& potential) {
     const Features<D> f(d);
     Lanes squared = splat(0.0);
     for (Index k = 0; k < f.n(); ++k) squared += load(y + k * kLanes) * load(y + k * kLanes);
@@ -121,7 +131,8 @@ template <int D, SweepKind kind, bool want_dual>
 void pair_sweep(PairSweep& a, const StepParameters& step) {
     const Features<D> f(a.n_features);
     const Index d = f.n(), m = a.n_nodes, ld = a.stride;
-    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam), lam_old = splat(a.lam_old);
+    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam),
+                lam_old = splat(a.lam_old);
     const Lanes rho = splat(step.rho), alpha = splat(step.alpha), stretch = splat(step.stretch);
     for (Index k = 0; k < d * ld; ++k) a.t[k] = 0.0;
     if constexpr (want_dual)
@@ -143,7 +154,8 @@ void pair_sweep(PairSweep& a, const StepParameters& step) {
             const auto potential = [&](Index k) {
                 return takes_potential(kind) ? a.phi[k * ld + i] - load(a.phi + k * ld + j) : splat(0.0);
             };
-            const BlockResult b = update_block<D, kind, want_dual>(y, d, radius, rho, alpha, stretch, lam_old, lam, a.scale, a.commit, difference, potential);
+            const BlockResult b = update_block<D, kind, want_dual>(
+                y, d, radius, rho, alpha, stretch, lam_old, lam, a.scale, a.commit, difference, potential);
             const Lanes to_t = 1.0 - 2.0 * b.projection;
             for (Index k = 0; k < d; ++k) {
                 const Lanes value = load(y + k * kLanes);
@@ -180,7 +192,8 @@ template <int D, SweepKind kind, bool want_dual>
 void edge_sweep(EdgeSweep& a, const StepParameters& step) {
     const Features<D> f(a.n_features);
     const Index d = f.n();
-    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam), lam_old = splat(a.lam_old);
+    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam),
+                lam_old = splat(a.lam_old);
     const Lanes alpha = splat(step.alpha);
     for (Index k = 0; k < d * a.n_nodes; ++k) a.t[k] = 0.0;
     if constexpr (want_dual)
@@ -206,12 +219,16 @@ void edge_sweep(EdgeSweep& a, const StepParameters& step) {
             }
         }
         const auto difference = [&](Index k) { return load(apart + k * kLanes); };
-        const auto potential = [&](Index k) { return takes_potential(kind) ? load(lifted + k * kLanes) : splat(0.0); };
+        const auto potential = [&](Index k) {
+            return takes_potential(kind) ? load(lifted + k * kLanes) : splat(0.0);
+        };
         const Lanes stretch = a.stretch != nullptr ? load(a.stretch + e) : splat(1.0);
-        const BlockResult b = update_block<D, kind, want_dual>(y, d, radius, step.rho * load(a.rho + e), alpha, stretch, lam_old, lam,
-                                                               a.scale, a.commit, difference, potential);
+        const BlockResult b =
+            update_block<D, kind, want_dual>(y, d, radius, step.rho * load(a.rho + e), alpha, stretch,
+                                             lam_old, lam, a.scale, a.commit, difference, potential);
         if constexpr (want_dual) {
-            // Compensated: the chain over all edges would otherwise set the rounding bound of the whole certificate.
+            // Compensated: the chain over all edges would otherwise set the rounding bound of the whole
+            // certificate.
             const Lanes term = w * b.distance - lost, next = penalty + term;
             lost = (next - penalty) - term;
             penalty = next;
@@ -264,7 +281,8 @@ void centre_sweep(CentreSweep& a) {
     double* const row_out = a.row;
     for (Index i = 0; i + 1 < m; ++i) {
         for (Index k = 0; k < d * kLanes; ++k) row_out[k] = 0.0;
-        Lanes row_penalty = splat(0.0), row_diagonal = splat(0.0), row_stiffest = splat(0.0), row_partner = splat(0.0);
+        Lanes row_penalty = splat(0.0), row_diagonal = splat(0.0), row_stiffest = splat(0.0),
+              row_partner = splat(0.0);
         const Lanes ri = splat(a.r[i]), own = splat(static_cast<double>(i));
         for (Index j = i + 1; j < m; j += kLanes, inverses += kLanes) {
             const Lanes rj = load(a.r + j);
@@ -272,10 +290,12 @@ void centre_sweep(CentreSweep& a) {
             if constexpr (product) {
                 const Lanes inverse = load(inverses);
                 Lanes along = splat(0.0);
-                for (Index k = 0; k < d; ++k) along += difference(k) * (a.p[k * ld + i] - load(a.p + k * ld + j));
+                for (Index k = 0; k < d; ++k)
+                    along += difference(k) * (a.p[k * ld + i] - load(a.p + k * ld + j));
                 along *= inverse * inverse;
                 for (Index k = 0; k < d; ++k) {
-                    const Lanes c = inverse * (a.p[k * ld + i] - load(a.p + k * ld + j) - along * difference(k));
+                    const Lanes c =
+                        inverse * (a.p[k * ld + i] - load(a.p + k * ld + j) - along * difference(k));
                     store(row_out + k * kLanes, load(row_out + k * kLanes) + rj * c);
                     store(a.out + k * ld + j, load(a.out + k * ld + j) - ri * c);
                 }
@@ -335,12 +355,18 @@ void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
 template <class Action>
 void with_features(Index d, const Action& action) {
     switch (d) {
-        case 1: return action(std::integral_constant<int, 1>());
-        case 2: return action(std::integral_constant<int, 2>());
-        case 3: return action(std::integral_constant<int, 3>());
-        case 4: return action(std::integral_constant<int, 4>());
-        case 10: return action(std::integral_constant<int, 10>());
-        default: return action(std::integral_constant<int, 0>());
+        case 1:
+            return action(std::integral_constant<int, 1>());
+        case 2:
+            return action(std::integral_constant<int, 2>());
+        case 3:
+            return action(std::integral_constant<int, 3>());
+        case 4:
+            return action(std::integral_constant<int, 4>());
+        case 10:
+            return action(std::integral_constant<int, 10>());
+        default:
+            return action(std::integral_constant<int, 0>());
     }
 }
 

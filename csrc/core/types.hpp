@@ -16,16 +16,17 @@ namespace fusionopt {
 
 using Index = std::int64_t;
 
-// Pairs are handled in blocks of kLanes. Reductions are written in lanes by hand: the compiler then vectorises them without being allowed
-// to reorder floating point sums, so no -ffast-math is needed and one source gives the same grouping on every instruction set.
+// Pairs are handled in blocks of kLanes. Reductions are written in lanes by hand: the compiler then
+// vectorises them without being allowed to reorder floating point sums, so no -ffast-math is needed and one
+// source gives the same grouping on every instruction set.
 inline constexpr Index kLanes = 8;
 
 inline constexpr Index round_up(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Aligned, zero-initialised array of doubles. Large ones come as untouched zero pages, huge ones where the system has them: the first
-// sweep then pays for each page once, and for few of them. Throws std::bad_alloc.
+// Aligned, zero-initialised array of doubles. Large ones come as untouched zero pages, huge ones where the
+// system has them: the first sweep then pays for each page once, and for few of them. Throws std::bad_alloc.
 class Buffer {
-   public:
+  public:
     Buffer() = default;
     explicit Buffer(Index size) : size_(size) {
         const std::size_t bytes = static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(double);
@@ -50,7 +51,7 @@ class Buffer {
         for (Index k = 0; k < size_; ++k) data_[static_cast<std::size_t>(k)] = value;
     }
 
-   private:
+  private:
     static constexpr std::size_t kHuge = std::size_t{4} << 20;
     struct Free {
         std::size_t mapped;  // bytes, or 0 for memory of operator new

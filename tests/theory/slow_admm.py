@@ -40,8 +40,9 @@ def admm(
             return linalg.cho_solve(full, c.ravel()).reshape(n, d)
 
     def ball(y: FloatArray) -> FloatArray:
-        norms = np.maximum(np.linalg.norm(y, axis=1), 1e-300)
-        return y * np.minimum(1.0, radii / norms)[:, None]
+        norms = np.linalg.norm(y, axis=1)
+        factors = np.divide(radii, norms, out=np.ones_like(norms), where=norms > radii)
+        return y * factors[:, None]
 
     y = np.zeros((len(edges), d))
     x = np.zeros((n, d))

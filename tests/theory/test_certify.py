@@ -44,7 +44,7 @@ def assert_agrees_with_cone_programs(instance: Instance, labels: np.ndarray) -> 
     gaps = np.linalg.norm(centres[crossing[:, 0]] - centres[crossing[:, 1]], axis=1)
     spread = np.abs(centres - centres.mean(axis=0)).max() + 1e-6 * np.abs(centres).max()
     if len(gaps) and gaps.min() <= 1e-5 * spread:
-        # Centres that meet: the partition is too fine. (Between the two programmes' accuracies neither is right.)
+        # Centres that meet: the partition is too fine (or nearly so, beyond the programme's accuracy).
         assert not verdict.holds or gaps.min() > 1e-9 * spread
         return "too fine"
     assert np.isfinite(value)
