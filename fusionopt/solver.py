@@ -28,10 +28,10 @@ log = logging.getLogger("fusionopt")
 
 _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
-_MAX_FINISHES = 6
+_MAX_FINISHES = 8
 """Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
 _EXTRA_ITERATIONS = 5000
-_EXTRA_NUMBERS = 6e6
+_EXTRA_NUMBERS = 3e6
 """... while that touches no more than _EXTRA_NUMBERS dual entries, and takes no more than ten times the iterations
 that the tolerance took plus _EXTRA_ITERATIONS (more on complete graphs where groups have formed)."""
 
@@ -163,7 +163,7 @@ def run(
     start = time.perf_counter()
     trace = Trace()
     first = engine.n_iter
-    finishes, budget, stopped = 0, 0, ""
+    finishes, budget, next_finish, stopped = 0, 0, 0.0, ""
     proven, finished, wants_proof = False, False, True
     judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
@@ -181,7 +181,7 @@ def run(
             if callback is not None and callback(_progress(trace, last)):
                 stopped = "the callback asked to stop"
         late = wants_proof and 0 < budget <= engine.n_iter - first
-        if (met or late) and not stopped:
+        if ((met and engine.n_iter - first >= next_finish) or late) and not stopped:
             finish = engine.finish()
             finishes += 1
             proven = finish.proven
@@ -189,6 +189,8 @@ def run(
             certificate = engine.certify(x)
             judged = (x, certificate)
             finished = finish.accepted and certificate.met
+            # At the floor of rounding every check is met: proofs are tried at growing distances.
+            next_finish = 1.3 * (engine.n_iter - first) if finished else 0.0
             if finished and budget == 0:
                 budget = _proof_budget(engine, engine.n_iter - first, finish.n_clusters)
             wants_proof = wants_proof and not late and finishes < _MAX_FINISHES

@@ -20,7 +20,7 @@ constexpr int kMaxRounds = 8;
 constexpr int kMaxFailures = 2;       // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;  // a cluster larger than this is never broken into its nodes
 constexpr double kFullNewton = 40.0;  // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 2e6;     // edges visited without asking
+constexpr double kFreeWork = 4e6;     // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -130,17 +130,23 @@ FinishReport Admm::finish() {
     const double budget =
         std::fmax(kFreeWork, static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
     // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer
-    // one's: wrong mergers cost more than they save.
+    // one's: wrong mergers cost more than they save. Those means are the first candidate.
     Index rung = middle;
-    double lowest = std::numeric_limits<double>::infinity();
+    FinishedPartition plain;
     for (Index k = middle; k >= 0; --k) {
-        const Index n_clusters = count_labels(ladder[at(k)]);
-        const double value = reduced_objective(coupling_->reduce(loss_, lam_, ladder[at(k)], n_clusters),
-                                               means(ladder[at(k)], n_clusters, x_, d));
-        if (value >= lowest) break;
-        lowest = value;
+        const Labels& candidate = ladder[at(k)];
+        const Index n_clusters = count_labels(candidate);
+        const Vector centres = means(candidate, n_clusters, x_, d);
+        double rounding = 0.0;
+        const double value =
+            reduced_objective(coupling_->reduce(loss_, lam_, candidate, n_clusters), centres, rounding);
+        if (value >= plain.objective) break;
+        plain = {candidate, n_clusters, x_, value, rounding};
+        for (Index i = 0; i < m; ++i)
+            std::copy_n(centres.data() + candidate[at(i)] * d, d, plain.x.data() + i * d);
         rung = k;
     }
+    if (plain.objective < best.objective) best = plain;
     Labels labels = ladder[at(rung)];
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
     // good.

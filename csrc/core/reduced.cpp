@@ -534,8 +534,10 @@ Merger merge(const ReducedProblem& problem, const Vector& w,
     return out;
 }
 
-double reduced_objective(const ReducedProblem& problem, const Vector& centres) {
-    return Newton(problem, centres).objective();
+double reduced_objective(const ReducedProblem& problem, const Vector& centres, double& rounding) {
+    const Newton newton(problem, centres);
+    rounding = newton.rounding();
+    return newton.objective();
 }
 
 ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget) {

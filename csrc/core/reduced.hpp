@@ -51,7 +51,7 @@ void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::in
 // stationary = false.
 ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget);
 
-// The reduced objective at given centres, without the constant.
-double reduced_objective(const ReducedProblem& problem, const Vector& centres);
+// The reduced objective at given centres, without the constant, and a bound on its rounding error.
+double reduced_objective(const ReducedProblem& problem, const Vector& centres, double& rounding);
 
 }  // namespace fusionopt

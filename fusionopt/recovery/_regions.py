@@ -23,6 +23,7 @@ from fusionopt.recovery._coupling import tally
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 _BLOCK_EDGES = 2**15
 _FACTOR_LIMIT = 3000
@@ -228,6 +229,12 @@ class Patch(Region):
         self._incidence = sparse.csr_matrix((signs, (rows, self._local.ravel())), shape=(e, n))
         self._collect = self._incidence.T.tocsr()
         self._solver: _Laplacian | None = None
+        self._source = (labels, graph, edge_weights)
+
+    def subset(self, chosen: BoolArray) -> Patch:
+        """Some of the clusters; nodes and edges keep their order."""
+        labels, graph, edge_weights = self._source
+        return Patch(labels, self.clusters[chosen], graph, edge_weights)
 
     @property
     def n_edges(self) -> int:

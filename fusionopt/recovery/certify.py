@@ -13,14 +13,13 @@ from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
 from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks, build_model, traces
 from fusionopt.recovery._regions import Clique, Patch, Region
+from fusionopt.recovery._repair import FoundFlow, potential_bounds
 from fusionopt.recovery.flow import (
-    FoundFlow,
     check_duals,
     connected,
     find_flow,
     graph_divergence,
     node_demand,
-    potential_bounds,
     regions,
 )
 from fusionopt.recovery.restricted import ScaledSolution, solve_scaled

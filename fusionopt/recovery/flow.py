@@ -22,23 +22,14 @@ from fusionopt.clusters import components
 from fusionopt.errors import MissingDependencyError
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
-from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks, build_model
+from fusionopt.recovery._model import ClusterModel, apply_blocks, build_model
 from fusionopt.recovery._regions import Clique, Patch, Region
+from fusionopt.recovery._repair import FoundFlow, potential_bounds, repaired
 from fusionopt.recovery.restricted import solve_scaled
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-_FIRST_SHRINK = 0.1
-_CHECK_EVERY = 10
-_ROUNDS = 400
-_WORK = 2e9
-"""Numbers touched by all rounds together, which bounds them on large clusters. Measured on random problems:
-ten to a hundred rounds find a flow whose margin is 1e-4 of the balls.
-"""
-ENOUGH = 1e-9
-"""Relative room that ends the rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,113 +217,12 @@ def node_demand(model: ClusterModel, y: FloatArray) -> FloatArray:
     return demand
 
 
-@dataclass(frozen=True, eq=False)
-class FoundFlow:
-    """A flow with the wanted divergence, in the units of the model."""
-
-    flow: FloatArray
-    ratios: FloatArray
-    """Largest ||q_e|| / w_e of each cluster of the region."""
-    potentials: FloatArray
-    """(n, d): a witness of how short the flow can be at best; see `potential_bounds`."""
-
-
 def find_flow(model: ClusterModel, region: Region, demand: FloatArray, duals: FloatArray | None) -> FoundFlow:
     """By cone programs, or from duals when they are given."""
     if duals is None:
         return _exact(region, demand)
     flow = region.gather(duals, model.gradient_unit)
-    return _repaired(region, demand, flow, model.lam)
-
-
-def _repaired(region: Region, demand: FloatArray, flow: FloatArray, lam: float) -> FoundFlow:
-    """Repair to exact divergence; then accelerated projections between smaller balls and the divergence
-    plane.
-
-    Aiming at ||q_e|| <= shrink lam w_e with shrink < 1 needs finitely many rounds when there is room for
-    it. Where there is not, what every round cuts tends to a potential that proves it, and shrink moves up
-    to half way between that bound and 1.
-    """
-    region.correct(flow, demand - region.divergence(flow))
-    best = region.cluster_max(region.ratios(flow))
-    potentials = np.zeros_like(demand)
-    goal = (1.0 - ENOUGH) * lam
-    if lam == 0 or bool((best <= goal).all()):
-        return FoundFlow(flow, best, potentials)
-    shrink = 1.0 - np.clip(2.0 * (best / lam - 1.0), 1e-4, _FIRST_SHRINK)
-    lower = np.zeros_like(best)
-    final, ahead, last = flow.copy(), flow, flow.copy()
-    momentum, previous = 1.0, np.inf
-    rounds = int(np.clip(_WORK / flow.size, 50, _ROUNDS))
-    for turn in range(1, rounds + 1):
-        cut = region.clip(ahead, shrink * lam)
-        excess = demand - region.divergence(ahead)
-        region.correct(ahead, excess)
-        ratios = region.cluster_max(region.ratios(ahead))
-        _keep_better(region, final, ahead, best, ratios)
-        if bool((best <= goal).all()):
-            break
-        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-        speed = (momentum - 1.0) / following if cut < previous else 0.0
-        momentum = following if cut < previous else 1.0
-        previous = cut
-        # ahead is the new point: keep it as `last`, and move past it by `speed` times the step just made.
-        np.subtract(ahead, last, out=last)
-        last *= speed
-        last += ahead
-        last, ahead = ahead, last
-        if turn % _CHECK_EVERY == 0 or turn == rounds:
-            potentials = region.potentials(excess)
-            bounds = potential_bounds(region, demand, potentials) / lam
-            lower = np.maximum(lower, bounds)
-            if bool(((best <= goal) | (bounds > 1.0 + 2.0 * ENOUGH)).all()):
-                break
-            blocked = (lower >= shrink) & (shrink < 1.0)
-            if bool(blocked.any()):
-                shrink = np.where(blocked, np.minimum(0.5 * (1.0 + lower), 1.0), shrink)
-                ahead[...] = last
-                momentum, previous = 1.0, np.inf
-    return FoundFlow(final, best, potentials)
-
-
-def _keep_better(
-    region: Region, final: FloatArray, flow: FloatArray, best: FloatArray, ratios: FloatArray
-) -> None:
-    """Copy the rows of clusters whose largest ratio fell into `final` and `best`, in place."""
-    better = ratios < best
-    if isinstance(region, Patch):
-        rows = better[region.cluster_of_edge]
-        final[rows] = flow[rows]
-    elif better[0]:
-        final[...] = flow
-    best[better] = ratios[better]
-
-
-def potential_bounds(
-    region: Region, demand: FloatArray, potentials: FloatArray, doubt: FloatArray | None = None
-) -> FloatArray:
-    """Lower bounds on max_e ||q_e|| / w_e in each cluster, for every demand within `doubt` (n,) of the
-    given one.
-
-    Weak duality: <demand, p> = sum_e <q_e, p_i - p_j> <= max_e (||q_e|| / w_e) * sum_e w_e ||p_i - p_j||.
-    """
-    gains = np.einsum("ia,ia->i", demand, potentials)
-    if doubt is not None:
-        lengths = np.sqrt(np.einsum("ia,ia->i", potentials, potentials))
-        n_terms = len(gains) + demand.shape[1]
-        doubts = (doubt + n_terms * EPS * np.sqrt(np.einsum("ia,ia->i", demand, demand))) * lengths
-    else:
-        doubts = np.zeros_like(gains)
-    if isinstance(region, Patch):
-        n = len(region.clusters)
-        gain = tally(region.cluster_of_node, gains, n)
-        loss = tally(region.cluster_of_node, doubts, n)
-        length = tally(region.cluster_of_edge, region.edge_lengths(potentials), n)
-    else:
-        gain, loss = np.array([gains.sum()]), np.array([doubts.sum()])
-        length = np.array([region.length(potentials)])
-    bounds: FloatArray = np.divide(np.abs(gain) - loss, length, out=np.zeros_like(gain), where=length > 0)
-    return np.maximum(bounds, 0.0)
+    return repaired(region, demand, flow, model.lam)
 
 
 def _exact(region: Region, demand: FloatArray) -> FoundFlow:
