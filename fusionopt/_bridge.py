@@ -154,8 +154,18 @@ class Engine:
         r = graph.node_weights
         return graph.weight if r is None else graph.weight * float(r.max()) ** 2
 
+    def _capped_lam(self, lam: float) -> float:
+        """On a complete graph: lam where even the lightest pair could carry every force (see `_capped_weights`)."""
+        graph = self.problem.graph
+        if not graph.is_complete:
+            return lam
+        r = graph.node_weights
+        least = graph.weight if r is None else graph.weight * float(r[r > 0].min()) ** 2
+        force = float(np.linalg.norm(self._linear, axis=1).sum()) * self._h * self._s
+        return min(lam, _CAP * force / least)
+
     def _scaled_lam(self, lam: float) -> float:
-        return lam * self._u / (self._h * self._s)
+        return self._capped_lam(lam) * self._u / (self._h * self._s)
 
     def _build(self) -> Any:
         problem, settings, graph = self.problem, self._settings, self.problem.graph
@@ -306,6 +316,7 @@ class Engine:
             gap += max(self.problem.lam * (penalty - told.penalty), 0.0)
             tolerance = self._settings.eps_rel * abs(told.objective) + self._settings.eps_abs
             met = met and (gap <= tolerance or gap <= told.rounding)
+        gap += (self.problem.lam - self._capped_lam(self.problem.lam)) * penalty
         # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap.
         objective = self._loss.value(x) + self.problem.lam * penalty
         return Certificate(objective, objective - gap, gap, told.rounding, penalty, told.dual_residual, met)

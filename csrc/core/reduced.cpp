@@ -389,7 +389,7 @@ class Newton {
         for (Index i = 0; i < n_; ++i) {
             if (!(penalty_.stiffness()[at(i)] > 0.0)) continue;
             const Index j = penalty_.nearest()[at(i)];
-            double apart = 0.0, extent = 0.0;
+            double apart = 0.0, extent = 1.0;  // the data have unit size in these coordinates
             for (Index k = 0; k < d_; ++k) {
                 const double wi = current_.w[at(i * d_ + k)], wj = current_.w[at(j * d_ + k)];
                 apart = std::fmax(apart, std::fabs(wi - wj));
