@@ -304,8 +304,8 @@ def test_knn_agrees_with_brute_force(tree_columns, points, k):
     # A Gaussian weight that underflows to zero is no edge.
     expected = [e for e, w in zip(expected, weights, strict=True) if w > 0]
     assert [tuple(e) for e in g.edges.tolist()] == expected
-    # d^2 and its median carry a few roundings, which the exponent magnifies.
-    np.testing.assert_allclose(g.weights, weights[weights > 0], rtol=1e-12, atol=1e-300)
+    # d^2 and its median carry a few roundings, which the exponent of at most 745 magnifies.
+    np.testing.assert_allclose(g.weights, weights[weights > 0], rtol=5e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
