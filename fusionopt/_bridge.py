@@ -121,10 +121,21 @@ class Engine:
         hessians = loss.hessians()
         self._h = _power_of_two(float(np.abs(hessians).max()))
         self._s = _power_of_two(float(np.abs(linear).max())) / self._h
+        with np.errstate(over="ignore", under="ignore"):
+            unit = float(np.float64(self._h) * np.float64(self._s) ** 2)
+            value = float(loss.value(self.shift))
+        if not (0 < unit < math.inf and math.isfinite(value)):
+            _checks.refuse(
+                "the loss leaves the range of float64 (its values are squares of the data times the weights); give "
+                "data and weights in more moderate units, for instance divided by their largest entry.",
+                argument="problem.loss",
+                got=f"a unit of {unit:g} for the objective",
+                wanted="squares within about 1e-300 to 1e300",
+            )
         self._linear = linear / (self._h * self._s)
         self._u = _power_of_two(self._largest_weight())
         self._hessians = hessians / self._h
-        self._constant = loss.value(self.shift) / (self._h * self._s**2)
+        self._constant = value / unit
         # Where every node agrees with its component's minimiser there is nothing to trade off, at any lam.
         self.agreed = not linear.any()
         self.coupled = graph.n_edges > 0 and not self.agreed
@@ -319,6 +330,7 @@ class Engine:
         gap += (self.problem.lam - self._capped_lam(self.problem.lam)) * penalty
         # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap.
         objective = self._loss.value(x) + self.problem.lam * penalty
+        met = met and math.isfinite(gap)
         return Certificate(objective, objective - gap, gap, told.rounding, penalty, told.dual_residual, met)
 
     def primal_residual(self) -> float:

@@ -215,8 +215,10 @@ def run(
     else:
         status = "interrupted" if stopped == "interrupted" else "user_limit"
     size = max(abs(certificate.objective), abs(certificate.dual_objective))
-    exact = certificate.gap <= certificate.rounding
-    rel_gap = 0.0 if exact or certificate.gap == 0 else certificate.gap / size
+    exact = np.isfinite(certificate.gap) and certificate.gap <= certificate.rounding
+    rel_gap = (
+        0.0 if exact or certificate.gap == 0 else certificate.gap / size if np.isfinite(size) else np.inf
+    )
     elapsed = time.perf_counter() - start
     trace.add(engine.n_iter - first, elapsed, certificate)
     return Result(

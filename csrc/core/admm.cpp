@@ -88,6 +88,7 @@ Certificate Admm::judge(const Vector& x, double penalty) {
 
 // The stop rule.
 bool Admm::within(const Certificate& c) const {
+    if (!std::isfinite(c.gap)) return false;
     const double size = std::fmax(std::fabs(c.objective), std::fabs(c.dual_objective));
     const double tolerance = std::isfinite(size) ? options_.eps_rel * size + options_.eps_abs : 0.0;
     // The rounding bound is worst case; a thousandth of it can still be reached, less cannot.

@@ -195,6 +195,15 @@ FinishReport Admm::finish() {
         previous = labels;
         if (rung < 0 || report.work > budget || !split(ladder, rung, kept, labels, x)) break;
     }
+    if (best.labels.empty()) {
+        // No candidate has a finite objective: numbers beyond float64. The raw point and its state stay.
+        coupling_->swap_state();
+        x_ = kept;
+        labels_ = ladder[at(middle)];
+        n_clusters_ = count_labels(labels_);
+        report.n_clusters = n_clusters_;
+        return report;
+    }
     labels_ = best.labels;
     n_clusters_ = best.n_clusters;
     report.n_clusters = best.n_clusters;

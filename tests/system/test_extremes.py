@@ -1,0 +1,42 @@
+"""Inputs near the ends of float64: an answer or a sentence, never a crash and never a false claim."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fusionopt
+from fusionopt import AdmmSettings, FusionProblem, Graph, SquaredDistance
+
+PAIR = Graph.from_edges(2, [(0, 1)])
+
+
+@pytest.mark.parametrize("lam", [1e30, 1e300, 1e308])
+def test_huge_lam_on_a_complete_graph(lam: float) -> None:
+    result = fusionopt.solve(FusionProblem(SquaredDistance([0.0, 2.0, 5.0]), lam=lam))
+    assert result.status == "optimal"
+    assert result.n_clusters == 1
+    assert result.n_iter <= 100
+
+
+@pytest.mark.parametrize("weight", [1e-154, 1e-155, 1e-160])
+def test_no_optimum_without_a_finite_gap(weight: float) -> None:
+    problem = FusionProblem(SquaredDistance([0.0, 3.0], sample_weight=[weight, 1.0]), PAIR, lam=1.0)
+    result = fusionopt.solve(problem, AdmmSettings(max_iter=200))
+    assert math.isfinite(result.gap) or result.status != "optimal"
+    assert math.isfinite(result.gap) or not result.rel_gap < 1
+
+
+@pytest.mark.parametrize("c", [1e-200, 1e200])
+def test_squares_beyond_float64_are_refused(c: float) -> None:
+    with pytest.raises(fusionopt.InvalidArgumentError, match="range of float64"):
+        fusionopt.solve(FusionProblem(SquaredDistance([0.0, c, 3.0 * c]), lam=c))
+
+
+@pytest.mark.parametrize("points", [[0, 1, 3, 7, 12], [0.1, 0.4, -0.2, -0.9, 0.6, -1.8]])
+def test_the_automatic_path_of_a_line_reaches_the_top(points: list[float]) -> None:
+    path = fusionopt.solution_path(FusionProblem(SquaredDistance(np.array(points, dtype=float))), n_lams=10)
+    assert path.n_clusters[0] == 1
+    assert len(path.linkage()) == len(points) - 1
