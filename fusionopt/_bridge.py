@@ -296,7 +296,7 @@ class Engine:
     def point(self) -> FloatArray:
         """The present primal point; rows of a finished cluster are bitwise equal."""
         # Adding zero turns -0.0 into 0.0: rows of one cluster have the same bits.
-        x = self._alone() if self._core is None else self._back(self._core.x)
+        x = self.alone() if self._core is None else self._back(self._core.x)
         return x + 0.0
 
     def fused_point(self) -> FloatArray:
@@ -349,7 +349,7 @@ class Engine:
         v *= self._h * self._s
         return np.asarray(v)
 
-    def _alone(self) -> FloatArray:
+    def alone(self) -> FloatArray:
         """argmin f_i of each node, of minimum norm (or the common minimiser, where all agree on it)."""
         if self.agreed and self.problem.lam > 0 and self.problem.graph.n_edges > 0:
             return self.shift

@@ -40,3 +40,12 @@ def test_the_automatic_path_of_a_line_reaches_the_top(points: list[float]) -> No
     path = fusionopt.solution_path(FusionProblem(SquaredDistance(np.array(points, dtype=float))), n_lams=10)
     assert path.n_clusters[0] == 1
     assert len(path.linkage()) == len(points) - 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_an_early_stop_is_no_worse_than_trivial_points(limit: int) -> None:
+    points = np.random.default_rng(0).standard_normal((60, 4))
+    problem = FusionProblem(SquaredDistance(points), Graph.knn(points, 5), lam=1.0)
+    result = fusionopt.solve(problem, AdmmSettings(max_iter=limit))
+    mean = np.tile(points.mean(axis=0), (60, 1))
+    assert result.objective <= min(problem.objective(points), problem.objective(mean)) * (1 + 1e-12)
