@@ -208,6 +208,29 @@ def test_weightless_nodes_and_singular_hessians() -> None:
     assert not flat.holds and not flat.refuted and np.isinf(flat.radii).all()
 
 
+def test_equal_points() -> None:
+    for lam in (0.0, 1e-300, 1.0, 1e5):
+        assert certify(fo.FusionProblem(fo.SquaredDistance(np.ones((5, 2))), lam=lam), np.zeros(5)).holds
+        assert certify(fo.FusionProblem(fo.SquaredDistance([[3.0, 4.0]]), lam=lam), [0]).holds
+    # Rows 0 and 1 are equal; row 2 joins them at 2 / sqrt(3).
+    for lam in (0.0, 0.2, 1.1547005, 1.1547006, 2.0):
+        problem = fo.FusionProblem(fo.SquaredDistance([[0.0] * 3, [0.0] * 3, [2.0] * 3]), lam=lam)
+        held = [certify(problem, labels).holds for labels in ([0, 0, 1], [0, 0, 0], [0, 1, 2], [0, 1, 1])]
+        assert held == [lam < 2 / np.sqrt(3), lam > 2 / np.sqrt(3), False, False]
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e100])
+def test_extreme_units(scale: float) -> None:
+    instance = catalogue.random_squared(np.random.default_rng(9), "complete", 12, 2)
+    instance = instance.with_lam(0.4 * instance.lam)
+    labels, duals = labels_of(instance)
+    assert certify(instance.problem(), labels, duals=duals).holds and 1 < len(set(labels)) < 12
+    assert certify(instance.scaled(scale).problem(), labels, duals=duals * scale).holds
+    graph = fo.Graph.complete(12, weight=instance.weights[0] * scale)
+    problem = fo.FusionProblem(instance.problem().loss, graph, lam=instance.lam / scale)
+    assert certify(problem, labels, duals=duals).holds
+
+
 def test_any_labels_and_a_start() -> None:
     instance = catalogue.random_squared(np.random.default_rng(4), "knn", 20, 2)
     labels, duals = labels_of(instance)
