@@ -83,6 +83,11 @@ def core_info() -> dict[str, object]:
     return {"instruction_set": _core.instruction_set()}
 
 
+def _plain_zeros(x: FloatArray) -> FloatArray:
+    """-0.0 becomes 0.0, so that equal rows have the same bits."""
+    return np.asarray(x + 0.0)
+
+
 def _power_of_two(value: float) -> float:
     """The power of two just above value; 1 for 0."""
     return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0
@@ -209,7 +214,8 @@ class Engine:
             return _core.Admm.edges(
                 *quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options
             )
-        _checks.check_memory("The pair duals of the complete graph", m * (m + 7) * d * 4)
+        # The state, and the copy that finishing sets aside: m (m + 7) / 2 pairs with padding, 8 bytes a number.
+        _checks.check_memory("The pair duals of the complete graph", 2 * m * (m + 7) / 2 * d * 8)
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
 
@@ -295,9 +301,7 @@ class Engine:
 
     def point(self) -> FloatArray:
         """The present primal point; rows of a finished cluster are bitwise equal."""
-        # Adding zero turns -0.0 into 0.0: rows of one cluster have the same bits.
-        x = self.alone() if self._core is None else self._back(self._core.x)
-        return x + 0.0
+        return self.alone() if self._core is None else self._back(self._core.x)
 
     def fused_point(self) -> FloatArray:
         """The mean over the components of edges whose dual lies inside its ball."""
@@ -311,7 +315,7 @@ class Engine:
             np.add.at(mean, self._components, x)
             mean /= np.bincount(self._components, minlength=n)[:, None]
             x = x - np.einsum("kab,kb->ka", self._null, mean)[self._components]
-        return self.shift + self._s * x
+        return _plain_zeros(self.shift + self._s * x)
 
     def certify(self, x: FloatArray) -> Certificate:
         """Judge a point (caller's coordinates, as rounded) by the present duals."""
@@ -321,16 +325,16 @@ class Engine:
             rounding = EPS * (8 * len(x) + 64) * (objective + abs(objective))
             return Certificate(objective, objective, 0.0, rounding, 0.0, residual, True)
         told = self._in_units(self._core.certify(np.ascontiguousarray((x - self.shift) / self._s)))
-        gap, penalty, met = told.gap, told.penalty, told.met
-        if self._capped(self._cap_lam) or self._capped(self.problem.lam):
+        lam, penalty = self.problem.lam, told.penalty
+        if self._capped(self._cap_lam) or self._capped(lam):
             penalty = self.problem.with_lam(1.0).penalty_value(x)
-            gap += max(self.problem.lam * (penalty - told.penalty), 0.0)
-            tolerance = self._settings.eps_rel * abs(told.objective) + self._settings.eps_abs
-            met = met and (gap <= tolerance or gap <= told.rounding)
-        gap += (self.problem.lam - self._capped_lam(self.problem.lam)) * penalty
-        # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap.
-        objective = self._loss.value(x) + self.problem.lam * penalty
-        met = met and math.isfinite(gap)
+        # The loss is taken from residuals at the point itself; the core's expansion only feeds the gap. What capping
+        # left out of the penalty belongs to the gap, and the verdict is made on the whole of it.
+        objective = self._loss.value(x) + lam * penalty
+        gap = told.gap + max(lam * penalty - self._capped_lam(lam) * told.penalty, 0.0)
+        size = max(abs(objective), abs(objective - gap))
+        tolerance = self._settings.eps_rel * size + self._settings.eps_abs
+        met = math.isfinite(gap) and (gap <= tolerance or gap <= told.rounding)
         return Certificate(objective, objective - gap, gap, told.rounding, penalty, told.dual_residual, met)
 
     def primal_residual(self) -> float:
@@ -349,21 +353,25 @@ class Engine:
         v *= self._h * self._s
         return np.asarray(v)
 
+    def pooled(self) -> FloatArray:
+        """Every component at the minimiser of its summed losses."""
+        return _plain_zeros(self.shift)
+
     def alone(self) -> FloatArray:
         """argmin f_i of each node, of minimum norm (or the common minimiser, where all agree on it)."""
         if self.agreed and self.problem.lam > 0 and self.problem.graph.n_edges > 0:
-            return self.shift
+            return self.pooled()
         hessians, linear = self._loss.hessians(), self._loss.linear()
         if hessians.ndim == 1:
             # q_i / h_i is the target itself; the division would round it.
             base = np.zeros_like(linear)
             targets = getattr(self._loss, "targets", None)
             if targets is not None:
-                return np.where(hessians[:, None] > 0, targets, base)
-            return np.divide(linear, hessians[:, None], out=base, where=hessians[:, None] > 0)
+                return _plain_zeros(np.where(hessians[:, None] > 0, targets, base))
+            return _plain_zeros(np.divide(linear, hessians[:, None], out=base, where=hessians[:, None] > 0))
         inverse = np.linalg.pinv(hessians, rcond=8 * self.problem.n_features * EPS, hermitian=True)
         x = np.einsum("iab,ib->ia", inverse, linear)
-        return np.asarray(x - np.einsum("iab,ib->ia", inverse, self._loss.gradient(x)))
+        return _plain_zeros(x - np.einsum("iab,ib->ia", inverse, self._loss.gradient(x)))
 
     def _in_units(self, told: dict[str, Any]) -> Certificate:
         f = self._h * self._s**2

@@ -245,9 +245,8 @@ def _proof_budget(engine: Engine, n_iter: int, n_clusters: int) -> int:
     graph = engine.problem.graph
     numbers = _EXTRA_NUMBERS
     if n_clusters == graph.n_components:
-        numbers *= (
-            4  # all fused and not proven: lam is next to lambda_max, where the objective tells the least
-        )
+        # All fused and not proven: lam is next to lambda_max, where the objective tells the least.
+        numbers *= 4
     extra = min(10 * n_iter + _EXTRA_ITERATIONS, numbers / (graph.n_edges * engine.problem.n_features))
     if graph.is_complete and 2 * n_clusters < graph.n_nodes:
         extra = max(extra, 1.5 * n_iter)  # groups have formed, and sweeps over all pairs converge fast
@@ -261,7 +260,7 @@ def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate
     certificate = engine.certify(x)
     if finished or engine.decoupled:
         return x, certificate
-    for candidate in (engine.fused_point(), engine.shift, engine.alone()):
+    for candidate in (engine.fused_point(), engine.pooled(), engine.alone()):
         if engine.problem.objective(candidate) < engine.problem.objective(x):
             x = candidate
     return x, engine.certify(x)

@@ -92,7 +92,6 @@ class Admm {
     bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
-    void change_rho(double factor);
     double repair(double& work);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;

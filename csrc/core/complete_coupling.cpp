@@ -190,12 +190,6 @@ class CompleteCoupling final : public Coupling {
         return 0;
     }
 
-    void keep_state() override {
-        if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
-        std::copy_n(y_.data(), y_.size(), kept_.data());
-    }
-    void swap_state() override { std::swap(y_, kept_); }
-
     std::vector<Labels> partitions(double lam, Index& middle) const override {
         Ladder ladder(m_, lam);
         for_each_norm([&](Index i, Index j, double n) {
@@ -272,7 +266,7 @@ class CompleteCoupling final : public Coupling {
 
     Index m_, d_, stride_;
     double weight_, sigma_ = 0.0, rho_ = 1.0;
-    Buffer r_, x_, phi_, t_, g_, row_, worst_, y_, kept_;
+    Buffer r_, x_, phi_, t_, g_, row_, worst_;
     Vector common_null_, factor_, shifted_, node_, total_, scratch_;
     UnionFind sets_;
 };

@@ -2,8 +2,10 @@
 // knows its x-step.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/loss.hpp"
@@ -55,8 +57,11 @@ class Coupling {
                           Vector& phi) = 0;
 
     // Sets the state y aside, and exchanges it with the one set aside.
-    virtual void keep_state() = 0;
-    virtual void swap_state() = 0;
+    void keep_state() {
+        if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
+        std::copy_n(y_.data(), y_.size(), kept_.data());
+    }
+    void swap_state() { std::swap(y_, kept_); }
 
     // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each
     // partition once. `middle` receives the index of the one at margin 0.
@@ -72,6 +77,9 @@ class Coupling {
     // Longest chain of additions in a sweep's sums: the factor of its rounding bound.
     virtual double chain() const = 0;
     virtual bool complete() const = 0;
+
+  protected:
+    Buffer y_, kept_;  // blocks of kLanes edges, [n_features][kLanes] each
 };
 
 // w_ij = weight r_i r_j; memory m^2 d / 2 doubles.

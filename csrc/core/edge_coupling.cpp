@@ -28,13 +28,13 @@ class EdgeCoupling final : public Coupling {
           weight_(round_up(n_edges_)),
           rho_(round_up(n_edges_)),
           stretch_(round_up(n_edges_)),
-          y_(round_up(n_edges_) * d),
           row_((2 * d + 2) * kLanes),
           start_(at(m + 1), 0),
           degree_(at(m), 0.0),
           scratch_(at(d)),
           worst_(at(m)),
           sets_(m) {
+        y_ = Buffer(round_up(n_edges_) * d);
         tail_.resize(at(round_up(n_edges_)), 0);
         head_.resize(at(round_up(n_edges_)), 0);
         rho_.fill(1.0);
@@ -97,9 +97,8 @@ class EdgeCoupling final : public Coupling {
         return loss.mean_eigenvalue() * static_cast<double>(n_edges_) / total;
     }
 
-    void set_rho(const QuadraticLoss& loss, double rho) override {
+    void set_rho(const QuadraticLoss&, double rho) override {
         fill_matrix([&](Index e) { return rho * rho_[e] * weight_[e]; });
-        (void)loss;
     }
 
     Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
@@ -207,12 +206,6 @@ class EdgeCoupling final : public Coupling {
         return passes;
     }
 
-    void keep_state() override {
-        if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
-        std::copy_n(y_.data(), y_.size(), kept_.data());
-    }
-    void swap_state() override { std::swap(y_, kept_); }
-
     std::vector<Labels> partitions(double lam, Index& middle) const override {
         Ladder ladder(m_, lam);
         for_each_norm([&](Index e, double n) { ladder.add(tail_[at(e)], head_[at(e)], n); });
@@ -304,7 +297,7 @@ class EdgeCoupling final : public Coupling {
 
     Index m_, d_, n_edges_;
     std::vector<std::int32_t> tail_, head_;
-    Buffer weight_, rho_, stretch_, y_, kept_, row_;
+    Buffer weight_, rho_, stretch_, row_;
     bool restretch_ = false;
     std::vector<Index> start_;
     std::vector<std::int32_t> neighbour_, edge_of_;

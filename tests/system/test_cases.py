@@ -23,7 +23,7 @@ def _size(instance: Instance) -> float:
     return size
 
 
-def _check(instance: Instance, labels: bool = True, radius: float = 0.0) -> fusionopt.Result:
+def assert_answer(instance: Instance, labels: bool = True, radius: float = 0.0) -> fusionopt.Result:
     """Solve with defaults; objective within the gap, x to 1e-8 of the data's size, labels as stated."""
     assert instance.x is not None
     assert instance.labels is not None
@@ -39,7 +39,7 @@ def _check(instance: Instance, labels: bool = True, radius: float = 0.0) -> fusi
 @pytest.mark.parametrize("lam", [0.0, 1e-9, 0.3, 0.999, 0.999999, 1.0, 1.000001, 1.001, 1.5, 1e6])
 def test_a1_two_points(lam: float) -> None:
     # The one case whose labels hold right up to the event, which itself counts as fused.
-    result = _check(catalogue.line_complete([0.0, 2.0], lam))
+    result = assert_answer(catalogue.line_complete([0.0, 2.0], lam))
     want = 2.0 * lam - lam * lam if lam < 1.0 else 1.0
     oracles.assert_close(result.objective, want, rtol=1e-12)
     assert result.n_clusters == (1 if lam >= 1.0 else 2)
@@ -63,7 +63,7 @@ def test_a3_certificate_at_every_stop(lam: float, stop: int) -> None:
 @pytest.mark.parametrize("lam", [0.2, 0.34, 0.36, 0.4, 0.41, 0.6, 0.98, 0.99])
 def test_a3_labels(lam: float) -> None:
     # 0.4 is an event: there the values count, not the labels.
-    _check(catalogue.line_complete(SIX, lam), labels=lam != 0.4)
+    assert_answer(catalogue.line_complete(SIX, lam), labels=lam != 0.4)
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 5, 10, 20, 50])
@@ -113,7 +113,7 @@ def test_a4_printed_values(lam: float, x: list[float], objective: float | None) 
 @pytest.mark.parametrize("event", range(4))
 def test_a4_labels_beside_every_merge(event: int, offset: float) -> None:
     lam = catalogue.line_merges(FIVE)[event] * (1.0 + offset)
-    _check(catalogue.line_complete(FIVE, lam))
+    assert_answer(catalogue.line_complete(FIVE, lam))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -129,7 +129,7 @@ def test_a4_kin_random_lines(seed: int) -> None:
     event = float(rng.choice(merges))
     for lam in (event * (1 - 1e-5), event * (1 + 1e-5), float(merges[-1] * rng.uniform(0.05, 1.05))):
         near = np.abs(merges / lam - 1.0).min() < 1e-6
-        _check(catalogue.line_complete(values, lam), labels=not near)
+        assert_answer(catalogue.line_complete(values, lam), labels=not near)
 
 
 def test_a5_zero_weight_is_no_edge() -> None:
@@ -139,7 +139,7 @@ def test_a5_zero_weight_is_no_edge() -> None:
         lam=0.5,
     )
     without = catalogue.squared([0.0, 2.0, 10.0], 0.5, [(0, 1), (1, 2)], x=[0.5, 2.0, 9.5], labels=[0, 1, 2])
-    result, plain = fusionopt.solve(with_zero), _check(without)
+    result, plain = fusionopt.solve(with_zero), assert_answer(without)
     assert result.x.tobytes() == plain.x.tobytes()
     oracles.assert_close(result.objective, 4.75, rtol=1e-12)
     assert result.n_clusters == 3
@@ -208,7 +208,7 @@ def test_a6_kin_more_features(lam: float, scale: float) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, 1e-6, 0.3, 1.0, 1.15470, 1.15471, 3.0])
 def test_b1_duplicates(lam: float) -> None:
-    result = _check(catalogue.two_piles([0, 0, 0], [2, 2, 2], (2, 1), lam))
+    result = assert_answer(catalogue.two_piles([0, 0, 0], [2, 2, 2], (2, 1), lam))
     if lam == 1.0:
         oracles.assert_close(result.x[0], np.full(3, 1 / np.sqrt(3.0)), rtol=1e-10)
         oracles.assert_close(result.x[2], np.full(3, 0.845299), rtol=1e-6)
@@ -219,7 +219,7 @@ def test_b1_duplicates(lam: float) -> None:
 def test_b1_kin_piles(sizes: tuple[int, int], fraction: float) -> None:
     a, b = np.array([0.3, -1.7, 5.0]), np.array([2.0, 2.0, 1.0])
     lam = fraction * float(np.linalg.norm(a - b)) / sum(sizes)
-    _check(catalogue.two_piles(a, b, sizes, lam))
+    assert_answer(catalogue.two_piles(a, b, sizes, lam))
 
 
 @pytest.mark.parametrize("lam", [0.0, 1e-12, 1.0, 1e12])
@@ -262,20 +262,20 @@ def test_b2_no_edges() -> None:
 
 @pytest.mark.parametrize("lam", [0.01, 0.3, 0.58, 0.5857, 0.5858, 0.6, 4.0])
 def test_b3_square(lam: float) -> None:
-    assert _check(catalogue.square(lam)).n_clusters in (1, 4)
+    assert assert_answer(catalogue.square(lam)).n_clusters in (1, 4)
 
 
 @pytest.mark.parametrize("lam", [0.01, 0.5, 0.9999, 1.0001, 3.0])
 def test_b3_cycle(lam: float) -> None:
-    assert _check(catalogue.square(lam, cycle=True)).n_clusters in (1, 4)
+    assert assert_answer(catalogue.square(lam, cycle=True)).n_clusters in (1, 4)
 
 
 @pytest.mark.parametrize("fraction", [0.3, 0.999, 1.001])
 @pytest.mark.parametrize("n", [3, 5, 12, 30])
 def test_b3_kin_all_at_once(n: int, fraction: float) -> None:
-    _check(catalogue.simplex(n, fraction * np.sqrt(2.0) / n))
-    _check(catalogue.polygon(n, fraction * np.tan(np.pi / (2 * n))))
-    _check(catalogue.polygon(n, fraction * 0.5 / np.sin(np.pi / n), cycle=True))
+    assert_answer(catalogue.simplex(n, fraction * np.sqrt(2.0) / n))
+    assert_answer(catalogue.polygon(n, fraction * np.tan(np.pi / (2 * n))))
+    assert_answer(catalogue.polygon(n, fraction * 0.5 / np.sin(np.pi / n), cycle=True))
 
 
 def test_b4_knn_with_duplicates() -> None:
@@ -297,7 +297,7 @@ def test_b4_knn_with_duplicates() -> None:
 
 
 def test_d1_disconnected() -> None:
-    result = _check(catalogue.disconnected())
+    result = assert_answer(catalogue.disconnected())
     oracles.assert_close(result.objective, 5.0, rtol=1e-12)
     assert result.n_clusters == 3
     assert result.x[4, 0] == 99.0
@@ -324,7 +324,7 @@ def test_d1_kin_components_solve_apart(seed: int) -> None:
 
 @pytest.mark.parametrize("lam", [0.1, 1.0, 1.9999, 2.0001, 5.0])
 def test_d3_integer_weights(lam: float) -> None:
-    result = _check(catalogue.weighted_pair([0.0], [3.0], (2.0, 1.0), 1.0, lam))
+    result = assert_answer(catalogue.weighted_pair([0.0], [3.0], (2.0, 1.0), 1.0, lam))
     if lam == 1.0:
         oracles.assert_close(result.x[:, 0], [0.5, 2.0], rtol=1e-12)
 
@@ -334,11 +334,11 @@ def test_d3_integer_weights(lam: float) -> None:
 def test_d3_kin_wild_weights(ratio: float, fraction: float) -> None:
     a, b = np.array([1.0, -2.0]), np.array([0.5, 3.0])
     lam = fraction * float(np.linalg.norm(a - b)) / (1.0 + 1.0 / ratio) / 0.7
-    _check(catalogue.weighted_pair(a, b, (1.0, ratio), 0.7, lam))
+    assert_answer(catalogue.weighted_pair(a, b, (1.0, ratio), 0.7, lam))
 
 
 def test_d3_weightless_node_sits_on_its_neighbour() -> None:
-    result = _check(catalogue.weightless_end(), radius=100.0)
+    result = assert_answer(catalogue.weightless_end(), radius=100.0)
     oracles.assert_close(result.objective, 0.75, rtol=1e-12)
 
 
@@ -352,7 +352,7 @@ def test_d3_kin_weightless_tail() -> None:
         x=[1.0, 3.0, 3.0, 3.0, 3.0],
         labels=[0, 1, 1, 1, 1],
     )
-    _check(chain, radius=1e3)
+    assert_answer(chain, radius=1e3)
     # Three equal pulls on the weightless node: it sits at the middle point, the median.
     crowd = catalogue.squared([0.0, 1.0, 5.0, 77.0], 0.1, sample_weight=[1.0, 1.0, 1.0, 0.0])
     result = fusionopt.solve(crowd.problem())
@@ -375,13 +375,13 @@ def test_d3_least_squares_all_weightless_is_refused() -> None:
     "lam", [0.0, 0.3, 0.66, 0.67, 1.0, 1.99, 2.01, 3.0, 5.0, 7.3, 7.34, 7.4, 12.0, 17.99, 18.01, 100.0]
 )
 def test_e1_path_that_splits(lam: float) -> None:
-    _check(catalogue.splitting(lam))
+    assert_answer(catalogue.splitting(lam))
 
 
 @pytest.mark.parametrize("event", [2.0 / 3.0, 2.0, 22.0 / 3.0, 18.0])
 @pytest.mark.parametrize("offset", [-1e-5, 1e-5])
 def test_e1_labels_beside_every_event(event: float, offset: float) -> None:
-    _check(catalogue.splitting(event * (1.0 + offset)))
+    assert_answer(catalogue.splitting(event * (1.0 + offset)))
 
 
 def test_g3_labels_need_no_threshold() -> None:

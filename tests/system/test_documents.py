@@ -27,13 +27,14 @@ def test_blocks_finds_the_blocks_of_one_language(tmp_path: Path) -> None:
     assert blocks(page, "python") == ["a = 1\n", "b = 2\n"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of one page run from top to bottom in one namespace, from the top of the checkout."""
     monkeypatch.chdir(ROOT)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), namespace)
+    assert len(namespace) > 2, "the blocks defined nothing"
 
 
 def test_readme_has_a_python_block_and_the_two_commands() -> None:
@@ -63,10 +64,13 @@ def test_links_into_the_checkout_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out.strip(), f"{script.name} printed nothing"
 
 
 def test_wine_table_is_the_one_scikit_learn_ships(wine_csv: Path) -> None:

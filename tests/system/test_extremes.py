@@ -49,3 +49,34 @@ def test_an_early_stop_is_no_worse_than_trivial_points(limit: int) -> None:
     result = fusionopt.solve(problem, AdmmSettings(max_iter=limit))
     mean = np.tile(points.mean(axis=0), (60, 1))
     assert result.objective <= min(problem.objective(points), problem.objective(mean)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8])
+def test_the_verdict_counts_what_a_cap_left_out(complete: bool, limit: int) -> None:
+    """At a lam far above lambda_max a point that is not quite fused pays for it, whatever the loop works with."""
+    points = np.random.default_rng(limit).standard_normal((20, 3))
+    graph = None if complete else Graph.from_edges(20, Graph.complete(20).edges)
+    problem = FusionProblem(SquaredDistance(points), graph, lam=1e30)
+    result = fusionopt.solve(problem, AdmmSettings(max_iter=limit))
+    assert result.objective == pytest.approx(problem.objective(result.x), rel=1e-9)
+    duals, edges = result.edge_duals(), problem.graph.edges
+    flow = np.zeros_like(points)
+    np.add.at(flow, edges[:, 0], duals)
+    np.subtract.at(flow, edges[:, 1], duals)
+    dual = float((flow * points).sum() - 0.5 * (flow**2).sum())
+    gap = problem.objective(result.x) - dual
+    if result.status == "optimal":
+        assert gap <= 2e-6 * abs(result.objective)
+    assert result.gap >= gap - 1e-9 * abs(result.objective)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_signed_zeros_are_one_zero_after_an_early_stop(limit: int) -> None:
+    points = np.array([2.0, 1.4, 0.7, -0.0, -0.0, 0.0])
+    result = fusionopt.solve(
+        FusionProblem(SquaredDistance(points, sample_weight=[4, 4, 0.5, 0.5, 1, 4]), lam=1e-3),
+        AdmmSettings(max_iter=limit, eps_rel=0.0),
+    )
+    for k in range(result.n_clusters):
+        assert len({row.tobytes() for row in result.x[result.labels == k]}) == 1
