@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt._bridge import Engine
+from fusionopt.methods import Interrupt
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import AdmmSettings
-from fusionopt.solver import Interrupt
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -17,10 +17,10 @@ from fusionopt._bridge import Engine
 from fusionopt.clusters import exact_labels, longest_plateau
 from fusionopt.critical import bracket_lambda_max
 from fusionopt.errors import NotConvergedError
+from fusionopt.methods import Monitor, Session, open_session, watch_interrupt
 from fusionopt.problem import FusionProblem
 from fusionopt.result import CONVERGED, Result
-from fusionopt.settings import AdmmSettings
-from fusionopt.solver import run, watch_interrupt
+from fusionopt.settings import AdmmSettings, Settings
 from fusionopt.tree import Event, find_events, linkage_of, refuse_linkage
 
 FloatArray = NDArray[np.float64]
@@ -268,7 +268,7 @@ def solution_path(
     n_lams: int = 100,
     lam_min_ratio: float = 1e-3,
     events: str = "grid",
-    settings: AdmmSettings | None = None,
+    settings: Settings | None = None,
     callback: Callable[[PathProgress], object] | None = None,
     checkpoint: None = None,
 ) -> PathResult:
@@ -286,7 +286,7 @@ def solution_path(
         Smallest over largest lam of an automatic grid.
     events : "grid"
         Merges and splits are told by the grid step in which they happen.
-    settings : AdmmSettings or None
+    settings : Settings or None
         For every lam; ``time_limit`` counts for each lam on its own.
     callback : callable or None
         Called with a `PathProgress` after each lam; a true return value stops the path.
@@ -310,7 +310,7 @@ def solution_path(
     """
     _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph)")
     chosen = AdmmSettings() if settings is None else settings
-    _checks.check_instance("settings", chosen, AdmmSettings, "for instance AdmmSettings(), or None")
+    _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
     _checks.check_choice("events", events, ("grid",))
     if checkpoint is not None:
         _checks.refuse(
@@ -332,21 +332,22 @@ def solution_path(
         order = np.argsort(grid, kind="stable")
         done: dict[int, Result] = {}
         n_bytes = len(grid) * problem.graph.n_edges * problem.n_features * 8
-        engine: Engine | None = None
+        session: Session | None = None
         status = ""
         for place in (int(k) for k in order):
             lam = float(grid[place])
-            setup = time.perf_counter()
-            if engine is None:
-                engine = Engine(problem.with_lam(lam), chosen)
-            elif lam != engine.problem.lam:
-                engine.set_lam(lam)
-            result = run(engine, chosen, None, interrupt, time.perf_counter() - setup)
+            if session is None:
+                session = open_session(problem.with_lam(lam), chosen, None)
+            else:
+                session.set_lam(lam)
+            result = session.run(Monitor(chosen, interrupt))
             if result.status == "interrupted":
                 status = "interrupted"
                 break
-            if n_bytes <= DUALS_LIMIT:
-                result.keep_duals(engine.duals().copy)
+            if n_bytes > DUALS_LIMIT:
+                result.drop_duals()
+            elif result.has_duals:
+                result.keep_duals(result.edge_duals().copy)
             done[place] = result
             elapsed = time.perf_counter() - start
             remaining = elapsed / len(done) * (len(grid) - len(done))

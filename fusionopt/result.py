@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from fusionopt.errors import NotConvergedError
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.losses.pooled import pooled_minimiser
 from fusionopt.problem import FusionProblem
-from fusionopt.settings import AdmmSettings
+from fusionopt.settings import Settings
 
 if TYPE_CHECKING:
     from fusionopt.certificate import Certificate
@@ -30,17 +30,6 @@ CONVERGED = ("optimal", "stationary")
 TRACE_COLUMNS = ("iteration", "time", "objective", "dual_objective", "gap")
 
 
-class Judged(Protocol):
-    """The numbers of one check."""
-
-    @property
-    def objective(self) -> float: ...
-    @property
-    def dual_objective(self) -> float: ...
-    @property
-    def gap(self) -> float: ...
-
-
 class Trace:
     """One row a check."""
 
@@ -51,12 +40,12 @@ class Trace:
         self.dual_objective: list[float] = []
         self.gap: list[float] = []
 
-    def add(self, iteration: int, time: float, judged: Judged) -> None:
+    def add(self, iteration: int, time: float, objective: float, dual_objective: float, gap: float) -> None:
         self.iteration.append(iteration)
         self.time.append(time)
-        self.objective.append(judged.objective)
-        self.dual_objective.append(judged.dual_objective)
-        self.gap.append(judged.gap)
+        self.objective.append(objective)
+        self.dual_objective.append(dual_objective)
+        self.gap.append(gap)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         return {name: np.array(getattr(self, name)) for name in TRACE_COLUMNS}
@@ -92,7 +81,7 @@ class Result:
     trace : dict of arrays
         Columns "iteration", "time", "objective", "dual_objective", "gap", one row a check.
     problem : FusionProblem
-    settings : AdmmSettings
+    settings : Settings
     """
 
     lower_bound: None = None
@@ -101,7 +90,7 @@ class Result:
         self,
         *,
         problem: FusionProblem,
-        settings: AdmmSettings,
+        settings: Settings,
         x: FloatArray,
         labels: IntArray,
         objective: float,
@@ -138,6 +127,10 @@ class Result:
     def keep_duals(self, source: Callable[[], FloatArray]) -> None:
         """Where `edge_duals` takes its array from."""
         self._duals = source
+
+    def drop_duals(self) -> None:
+        """Forget them (a path too large to keep them all)."""
+        self._duals = None
 
     def __getstate__(self) -> dict[str, object]:
         # The engine behind the duals stays in its process; the duals themselves travel.

@@ -28,10 +28,10 @@ from fusionopt.selection import Selection, coarse_hint, select_plateau
 
 if TYPE_CHECKING:
     from fusionopt.graph import Graph
+    from fusionopt.methods import Progress
     from fusionopt.path import PathProgress, PathResult
     from fusionopt.result import Result
     from fusionopt.settings import AdmmSettings
-    from fusionopt.solver import Progress
 
 DEFAULT_NEIGHBORS = 10
 _VERIFY = "python -m fusionopt.verify certificate.npz --data data_as_solved.npy"

@@ -8,11 +8,11 @@ from fusionopt import _checks
 
 
 @dataclass(frozen=True)
-class AdmmSettings:
-    """Settings of the alternating direction method of multipliers.
+class Settings:
+    """What the settings of every method share.
 
-    The run ends when gap <= eps_rel * max(|P|, |D|) + eps_abs, or when the gap is within the rounding error
-    of computing it.
+    A run ends when gap <= eps_rel * max(|P|, |D|) + eps_abs, or when the gap is within the rounding error of
+    computing it.
 
     Parameters
     ----------
@@ -34,10 +34,6 @@ class AdmmSettings:
         Seed of the parts that draw random numbers; this method draws none.
     verbose : bool
         Report progress through the logger "fusionopt".
-    rho : float > 0, or None
-        Penalty parameter at the start, in the units of a Hessian; None lets the method choose and adapt it.
-    relaxation : float, 0 < relaxation < 2
-        Over-relaxation.
 
     Raises
     ------
@@ -54,8 +50,6 @@ class AdmmSettings:
     dtype: str = "float64"
     random_state: int | None = None
     verbose: bool = False
-    rho: float | None = None
-    relaxation: float = 1.7
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -89,6 +83,31 @@ class AdmmSettings:
         if self.random_state is not None:
             put(self, "random_state", _checks.as_count("random_state", self.random_state, minimum=0))
         put(self, "verbose", _checks.as_flag("verbose", self.verbose))
+
+
+@dataclass(frozen=True)
+class AdmmSettings(Settings):
+    """Settings of the alternating direction method of multipliers, and of what is built on it.
+
+    Parameters
+    ----------
+    rho : float > 0, or None
+        Penalty parameter at the start, in the units of a Hessian; None lets the method choose and adapt it.
+    relaxation : float, 0 < relaxation < 2
+        Over-relaxation.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        As `Settings`, whose parameters come first.
+    """
+
+    rho: float | None = None
+    relaxation: float = 1.7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
         if self.rho is not None:
             put(
                 self,
