@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fusionopt.graph import Graph
     from fusionopt.losses import LeastSquares, SquaredDistance
     from fusionopt.path import PathResult, solution_path
-    from fusionopt.penalties import L2Norm
+    from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
     from fusionopt.settings import AdmmSettings
@@ -43,14 +43,19 @@ _NAMES = {
     "Graph": "graph",
     "InvalidArgumentError": "errors",
     "InvalidTypeError": "errors",
+    "L1Norm": "penalties",
     "L2Norm": "penalties",
     "LeastSquares": "losses",
+    "Mcp": "penalties",
     "MemoryLimitError": "errors",
     "MissingDependencyError": "errors",
     "NotConvergedError": "errors",
     "PathResult": "path",
     "Result": "result",
+    "Scad": "penalties",
+    "SmoothedScad": "penalties",
     "SquaredDistance": "losses",
+    "SquaredL2": "penalties",
     "lambda_max": "critical",
     "lambda_max_bounds": "critical",
     "solution_path": "path",
@@ -65,14 +70,19 @@ __all__ = [
     "Graph",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "L1Norm",
     "L2Norm",
     "LeastSquares",
+    "Mcp",
     "MemoryLimitError",
     "MissingDependencyError",
     "NotConvergedError",
     "PathResult",
     "Result",
+    "Scad",
+    "SmoothedScad",
     "SquaredDistance",
+    "SquaredL2",
     "__version__",
     "datasets",
     "lambda_max",

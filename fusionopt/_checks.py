@@ -428,6 +428,19 @@ def as_scalar_between(name: str, value: object, low: float, high: float, why: st
     return number
 
 
+def as_scalar_above(name: str, value: object, low: float, why: str) -> float:
+    """A finite float strictly above `low`."""
+    number = as_real(name, value)
+    if not number > low:
+        refuse(
+            f"{name}={number} breaks {name} > {low:g}; {why}.",
+            argument=name,
+            got=value,
+            wanted=f"a number > {low:g}",
+        )
+    return number
+
+
 def as_count(name: str, value: object, minimum: int = 1) -> int:
     """A Python int >= `minimum`; 3.0 and True are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):

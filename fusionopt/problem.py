@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fusionopt import _checks
 from fusionopt.graph import Graph
 from fusionopt.losses.base import NodeLoss
-from fusionopt.penalties.base import Penalty, row_norms
+from fusionopt.penalties.base import Penalty
 from fusionopt.penalties.l2_norm import L2Norm
 
 FloatArray = NDArray[np.float64]
@@ -138,23 +138,26 @@ class FusionProblem:
         sums = []
         for start in range(0, len(edges), step):
             block = edges[start : start + step]
-            norms = row_norms(points[block[:, 0]] - points[block[:, 1]])
-            sums.append(float(weights[start : start + step] @ self.penalty.value(norms, self.lam)))
+            values = self.penalty.value_vector(points[block[:, 0]] - points[block[:, 1]], self.lam)
+            sums.append(float(weights[start : start + step] @ values))
         return math.fsum(sums)
 
     def _complete_penalty(self, points: FloatArray) -> float:
         # Rows [i, i + rows) against columns [j, j + columns) of the upper triangle; blocks on the diagonal
-        # count half.
+        # count half, without the pairs of a node with itself.
         graph, m = self.graph, self.n_nodes
         side = max(1, math.isqrt(_BLOCK_NUMBERS // self.n_features))
         r = np.ones(m) if graph.node_weights is None else graph.node_weights
+        at_zero = float(self.penalty.value_vector(np.zeros(self.n_features), self.lam))
         sums = []
         for i in range(0, m, side):
             rows = points[i : i + side, None, :]
             for j in range(i, m, side):
-                norms = row_norms(rows - points[None, j : j + side, :])
-                values = r[i : i + side] @ self.penalty.value(norms, self.lam) @ r[j : j + side]
-                sums.append(float(values) * (0.5 if i == j else 1.0))
+                values = self.penalty.value_vector(rows - points[None, j : j + side, :], self.lam)
+                total = float(r[i : i + side] @ values @ r[j : j + side])
+                sums.append(
+                    (total - at_zero * float(r[i : i + side] @ r[i : i + side])) / 2 if i == j else total
+                )
         return graph.weight * math.fsum(sums)
 
     def __repr__(self) -> str:

@@ -7,11 +7,16 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fusionopt import _checks
+
 FloatArray = NDArray[np.float64]
 
 
 class Penalty(ABC):
-    """A penalty g(u; lam) on the difference u of two rows that depends on t = ||u||_2 only."""
+    """A penalty g(u; lam) >= 0 on the difference u of two rows, with g(-u) = g(u).
+
+    Every lam >= 0 and every step >= 0 is accepted, also where the prox is not continuous.
+    """
 
     @property
     @abstractmethod
@@ -22,6 +27,103 @@ class Penalty(ABC):
     @abstractmethod
     def linear_in_lam(self) -> bool:
         """Whether g(u; c lam) = c g(u; lam), so that a weight and a factor of lam are the same thing."""
+
+    @property
+    def weak_convexity(self) -> float:
+        """Smallest c such that g(u; lam) + c/2 ||u||_2^2 is convex in u for every lam; 0 for a convex penalty.
+
+        A prox with step < 1 / c is single-valued and continuous.
+        """
+        return 0.0
+
+    def smoothness(self, lam: float) -> float:
+        """Lipschitz constant of the gradient of g in u; inf where g has a kink.
+
+        Parameters
+        ----------
+        lam : float >= 0
+
+        Returns
+        -------
+        float
+            0 at lam = 0.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A negative or non-finite lam.
+        """
+        return np.inf if _checks.check_lam(lam) > 0 else 0.0
+
+    @abstractmethod
+    def value_vector(self, u: ArrayLike, lam: float) -> FloatArray:
+        """g of each row.
+
+        Parameters
+        ----------
+        u : array-like (..., d)
+            Vectors along the last axis.
+        lam : float >= 0
+
+        Returns
+        -------
+        float64 (...)
+
+        Raises
+        ------
+        InvalidArgumentError
+            A non-finite entry, a negative or non-finite lam.
+        """
+
+    @abstractmethod
+    def prox_vector(self, u: ArrayLike, lam: float, step: float) -> FloatArray:
+        """argmin over z of g(z; lam) + ||z - u||_2^2 / (2 step), for each row.
+
+        Parameters
+        ----------
+        u : array-like (..., d)
+            Vectors along the last axis.
+        lam : float >= 0
+        step : float >= 0
+            0 is the identity.
+
+        Returns
+        -------
+        float64, the shape of u
+            Of two minimisers the shorter one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A non-finite entry, a negative or non-finite lam or step.
+        """
+
+    @abstractmethod
+    def conjugate_vector(self, v: ArrayLike, lam: float) -> FloatArray:
+        """g^*(v) = sup over u of <v, u> - g(u; lam), of each row; inf where there is no bound.
+
+        Parameters
+        ----------
+        v : array-like (..., d)
+            Vectors along the last axis. A pair of weight w has (w g)^*(v) = w g^*(v / w).
+        lam : float >= 0
+
+        Returns
+        -------
+        float64 (...)
+
+        Raises
+        ------
+        InvalidArgumentError
+            A non-finite entry, a negative or non-finite lam.
+        """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class RadialPenalty(Penalty):
+    """A penalty that depends on t = ||u||_2 only and grows with it."""
 
     @abstractmethod
     def value(self, t: ArrayLike, lam: float) -> FloatArray:
@@ -60,6 +162,7 @@ class Penalty(ABC):
         Returns
         -------
         float64, the shape of t
+            Between 0 and t, never decreasing in t; at a tie the smaller minimiser.
 
         Raises
         ------
@@ -67,25 +170,44 @@ class Penalty(ABC):
             A negative or non-finite argument.
         """
 
-    @abstractmethod
-    def prox_vector(self, u: ArrayLike, lam: float, step: float) -> FloatArray:
-        """argmin over z of g(z; lam) + ||z - u||_2^2 / (2 step), for each row.
+    def conjugate(self, s: ArrayLike, lam: float) -> FloatArray:
+        """g^* at ||v||_2 = s: sup over t >= 0 of s t - g(t; lam).
+
+        A bounded penalty, as every non-convex one here is, has the value -g(0) at s = 0 and inf elsewhere.
 
         Parameters
         ----------
-        u : array-like (..., d)
-            Vectors along the last axis.
-        lam, step
-            As in `prox`.
+        s : array-like >= 0
+        lam : float >= 0
 
         Returns
         -------
-        float64, the shape of u
-            Exactly zero where `prox` is.
-        """
+        float64, the shape of s
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        Raises
+        ------
+        InvalidArgumentError
+            A negative or non-finite s or lam.
+        """
+        lengths = _checks.as_nonnegative_array("s", s)
+        return np.asarray(np.where(lengths > 0, np.inf, 0.0 - self.value(0.0, lam)))
+
+    def value_vector(self, u: ArrayLike, lam: float) -> FloatArray:
+        """`value` of the Euclidean norms of the rows."""
+        return self.value(row_norms(_checks.as_array("u", u)), lam)
+
+    def prox_vector(self, u: ArrayLike, lam: float, step: float) -> FloatArray:
+        """u prox(||u||) / ||u||, and zero at u = 0; exactly zero or exactly u where `prox` is 0 or ||u||."""
+        vectors = _checks.as_array("u", u)
+        norms = row_norms(vectors)
+        shrunk = self.prox(norms, lam, step)
+        factors = np.divide(shrunk, norms, out=np.zeros_like(norms), where=shrunk > 0)
+        moved: FloatArray = factors[..., None] * vectors
+        return moved
+
+    def conjugate_vector(self, v: ArrayLike, lam: float) -> FloatArray:
+        """`conjugate` of the Euclidean norms of the rows."""
+        return self.conjugate(row_norms(_checks.as_array("v", v)), lam)
 
 
 def row_norms(u: FloatArray) -> FloatArray:

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks
-from fusionopt.penalties.base import Penalty, row_norms
+from fusionopt.penalties.base import RadialPenalty
 
 FloatArray = NDArray[np.float64]
 
 
-class L2Norm(Penalty):
+class L2Norm(RadialPenalty):
     """g(u; lam) = lam ||u||_2.
 
     Examples
@@ -44,11 +44,7 @@ class L2Norm(Penalty):
         shrunk: FloatArray = np.maximum(_checks.as_nonnegative_array("t", t) - threshold, 0.0)
         return shrunk
 
-    def prox_vector(self, u: ArrayLike, lam: float, step: float) -> FloatArray:
-        """u max(1 - lam step / ||u||_2, 0), and zero at u = 0."""
-        vectors = _checks.as_array("u", u)
-        norms = row_norms(vectors)
-        shrunk = self.prox(norms, lam, step)
-        factors = np.divide(shrunk, norms, out=np.zeros_like(norms), where=shrunk > 0)
-        moved: FloatArray = factors[..., None] * vectors
-        return moved
+    def conjugate(self, s: ArrayLike, lam: float) -> FloatArray:
+        """0 for s <= lam, inf beyond."""
+        weight = _checks.check_lam(lam)
+        return np.where(_checks.as_nonnegative_array("s", s) <= weight, 0.0, np.inf)
