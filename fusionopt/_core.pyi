@@ -1,7 +1,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 def instruction_set() -> str: ...
 
@@ -63,3 +63,16 @@ class Admm:
     def rho(self) -> float: ...
     @property
     def n_edges(self) -> int: ...
+
+class PenaltyKind:
+    L2Norm: PenaltyKind
+    SquaredL2: PenaltyKind
+    Scad: PenaltyKind
+    SmoothedScad: PenaltyKind
+    Mcp: PenaltyKind
+
+class RadialPenalty:
+    def __init__(self, kind: PenaltyKind, shape: float, xi: float) -> None: ...
+    def value(self, t: ArrayLike, lam: ArrayLike) -> NDArray[np.float64]: ...
+    def derivative(self, t: ArrayLike, lam: ArrayLike) -> NDArray[np.float64]: ...
+    def prox(self, t: ArrayLike, lam: ArrayLike, step: ArrayLike) -> NDArray[np.float64]: ...

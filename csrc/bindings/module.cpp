@@ -7,4 +7,5 @@ PYBIND11_MODULE(_core, module) {
         "instruction_set", [] { return std::string(fusionopt::sweeps().name); },
         "Name of the compiled sweeps in use.");
     fusionopt::bindings::register_admm(module);
+    fusionopt::bindings::register_penalty(module);
 }

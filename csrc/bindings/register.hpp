@@ -6,5 +6,6 @@
 namespace fusionopt::bindings {
 
 void register_admm(pybind11::module_& module);
+void register_penalty(pybind11::module_& module);
 
 }  // namespace fusionopt::bindings
