@@ -1,4 +1,4 @@
-"""The compiled core has one importer. `make imports` holds the other arrows: it sees no compiled module."""
+"""The compiled core is imported by the bridge alone. `make imports` holds the other arrows: it sees no compiled module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def importers_of_core(package: Path) -> list[str]:
 
 
 def test_only_the_bridge_imports_the_core() -> None:
-    assert importers_of_core(PACKAGE) == ["_bridge.py"]
+    found = importers_of_core(PACKAGE)
+    assert "_bridge.py" in found
+    assert [name for name in found if not name.startswith("_bridge")] == []
 
 
 @pytest.mark.parametrize(
