@@ -1,4 +1,4 @@
-"""The compiled core is imported by the bridge alone. `make imports` holds the other arrows: it sees no compiled module."""
+"""The bridge alone imports the compiled core, a module that `make imports`, which holds the other arrows, cannot see."""
 
 from __future__ import annotations
 
