@@ -1,4 +1,4 @@
-"""The bridge alone imports the compiled core, a module that `make imports`, which holds the other arrows, cannot see."""
+"""The bridge alone imports the compiled core. `make imports` holds the other arrows: it sees no compiled module."""
 
 from __future__ import annotations
 
