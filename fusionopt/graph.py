@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,8 +27,9 @@ EDGE_BYTES_LIMIT = 4 * 2**30
 class Graph:
     """An undirected weighted graph on the nodes 0, ..., n_nodes - 1.
 
-    Built by `Graph.complete`, `Graph.knn`, `Graph.from_edges` or `Graph.from_matrix`. Each unordered pair
-    counts once; only pairs with a positive weight are edges. The graph is never completed silently.
+    Built by `Graph.complete`, `Graph.knn`, `Graph.chain`, `Graph.ring`, `Graph.grid`, `Graph.tree`,
+    `Graph.from_edges`, `Graph.from_matrix` or `Graph.from_networkx`. Each unordered pair counts once; only pairs
+    with a positive weight are edges. The graph is never completed silently.
 
     Attributes
     ----------
@@ -182,6 +185,199 @@ class Graph:
             table.sum_duplicates()
             rows, columns, values = table.row, table.col, table.data.astype(np.float64)
         return _from_entries(table.shape[0], rows.astype(np.int64), columns.astype(np.int64), values)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, weight: str = "weight", nodes: Sequence[Any] | None = None) -> Graph:
+        """The edges of a networkx graph.
+
+        Parameters
+        ----------
+        graph : networkx graph of any kind
+            Directed or not, with or without parallel edges: what joins two nodes, in either direction, is one edge
+            with the sum of the weights.
+        weight : str
+            Name of the edge attribute that holds w >= 0; an edge without it has weight 1.
+        nodes : sequence or None
+            Row i of x belongs to nodes[i]; None takes the graph's own order, ``list(graph.nodes)``.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        InvalidTypeError
+            Not a networkx graph, or weights that are no numbers.
+        InvalidArgumentError
+            `nodes` does not name each node once; a graph without nodes; otherwise as in `from_edges`.
+
+        Examples
+        --------
+        >>> import networkx
+        >>> Graph.from_networkx(networkx.path_graph(3)).edges.tolist()
+        [[0, 1], [1, 2]]
+        """
+        if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed", "is_multigraph")):
+            _checks.refuse_type(
+                f"graph is a {type(graph).__name__}; give a networkx graph (Graph.from_matrix takes matrices, "
+                "Graph.from_edges pairs).",
+                argument="graph",
+                got=type(graph).__name__,
+                wanted="a networkx graph",
+            )
+        own = list(graph.nodes)
+        order = own if nodes is None else list(nodes)
+        place = {node: k for k, node in enumerate(order)}
+        if len(place) != len(order) or len(order) != len(own) or any(node not in place for node in own):
+            _checks.refuse(
+                f"nodes has {len(order)} entries and graph has {len(own)} nodes; name each node of graph once.",
+                argument="nodes",
+                got=_checks.shown(order),
+                wanted="every node of graph, once",
+            )
+        links = list(graph.edges(data=weight, default=1.0))
+        pairs = np.array([(place[u], place[v]) for u, v, _ in links], dtype=np.int64)
+        return cls.from_edges(len(order), pairs, np.array([w for _, _, w in links]) if links else None)
+
+    @classmethod
+    def chain(cls, n: int, weight: float = 1.0) -> Graph:
+        """Nodes in a row: edges (0, 1), (1, 2), ..., (n - 2, n - 1).
+
+        Parameters
+        ----------
+        n : int >= 1
+        weight : float >= 0
+            Of every edge; 0 leaves no edges.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        InvalidArgumentError, InvalidTypeError
+            A wrong argument.
+        """
+        return cls.grid((_checks.as_count("n", n),), weight)
+
+    @classmethod
+    def ring(cls, n: int, weight: float = 1.0) -> Graph:
+        """A chain whose ends are joined; with two nodes that is one edge.
+
+        Parameters and exceptions as in `chain`.
+        """
+        size = _checks.as_count("n", n)
+        nodes = np.arange(size if size > 2 else size - 1, dtype=np.int64)
+        return _unit_graph(size, np.stack([nodes, (nodes + 1) % size], axis=1), weight)
+
+    @classmethod
+    def grid(cls, shape: Sequence[int], weight: float = 1.0) -> Graph:
+        """Cells of a box, each joined to the next one along every axis.
+
+        Parameters
+        ----------
+        shape : ints >= 1
+            Number of cells along each axis. Node number: the position in C order (``np.ravel_multi_index``).
+        weight : float >= 0
+            Of every edge; 0 leaves no edges.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        InvalidArgumentError, InvalidTypeError
+            No axis, or a wrong argument.
+
+        Examples
+        --------
+        >>> Graph.grid((2, 2)).edges.tolist()
+        [[0, 1], [0, 2], [1, 3], [2, 3]]
+        """
+        entries = list(shape) if np.ndim(shape) == 1 else []
+        if not entries:
+            _checks.refuse_type(
+                f"shape={_checks.shown(shape)} is not a list of whole numbers; give the number of cells along each "
+                "axis, for instance (20, 30).",
+                argument="shape",
+                got=shape,
+                wanted="a non-empty list of ints",
+            )
+        sides = [_checks.as_count(f"shape[{k}]", side) for k, side in enumerate(entries)]
+        n = math.prod(sides)
+        # Edges are sorted as they are merged: about 120 bytes an edge.
+        if 120.0 * n * len(sides) > EDGE_BYTES_LIMIT:
+            _checks.refuse_memory(
+                f"Building the grid of {n} cells",
+                120.0 * n * len(sides),
+                EDGE_BYTES_LIMIT,
+                "give a smaller shape",
+            )
+        cells = np.arange(n, dtype=np.int64).reshape(sides)
+        pairs = [
+            np.stack([np.delete(cells, -1, axis).ravel(), np.delete(cells, 0, axis).ravel()], axis=1)
+            for axis in range(len(sides))
+        ]
+        return _unit_graph(n, np.concatenate(pairs), weight)
+
+    @classmethod
+    def tree(cls, parents: ArrayLike, weights: ArrayLike | None = None) -> Graph:
+        """A rooted tree, or several.
+
+        Parameters
+        ----------
+        parents : int array-like (n,)
+            parents[i] is the node above node i, -1 for a root.
+        weights : array-like (n,) >= 0, or None
+            weights[i] is that of the edge from i to its parent (unread for a root); 1 if None.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        InvalidTypeError
+            `parents` are not whole numbers.
+        InvalidArgumentError
+            A parent out of range, a node that is above itself, a wrong weight.
+
+        Examples
+        --------
+        >>> Graph.tree([-1, 0, 0, 1]).edges.tolist()
+        [[0, 1], [0, 2], [1, 3]]
+        """
+        above = np.asarray(parents)
+        if above.ndim != 1 or above.size == 0 or above.dtype.kind not in "iu":
+            _checks.refuse_type(
+                f"parents has shape {above.shape} and type {above.dtype}; give one whole number for each node, -1 for "
+                "a root.",
+                argument="parents",
+                got=(above.shape, str(above.dtype)),
+                wanted="whole numbers, shape (n,)",
+            )
+        n = len(above)
+        outside = (above < -1) | (above >= n)
+        if outside.any():
+            node = int(np.argmax(outside))
+            _checks.refuse(
+                f"parents[{node}] = {int(above[node])} is out of range; give 0 to {n - 1}, or -1 for a root.",
+                argument="parents",
+                got=int(above[node]),
+                wanted=f"-1 to {n - 1}",
+            )
+        below = np.flatnonzero(above >= 0)
+        w = np.ones(n) if weights is None else _checks.as_vector("weights", weights, length=n, of="node")
+        pairs = np.stack([below, above[below].astype(np.int64)], axis=1)
+        if len(below) + int(components(n, pairs).max()) + 1 != n:
+            _checks.refuse(
+                "parents has a cycle: some node is above itself; follow it up from any node to end at a root (-1).",
+                argument="parents",
+                got="a cycle",
+                wanted="a forest",
+            )
+        return cls.from_edges(n, pairs, w[below])
 
     @classmethod
     def knn(
@@ -354,6 +550,12 @@ class Graph:
         return (
             f"Graph(n_nodes={self.n_nodes}, n_edges={self.n_edges}, n_components={self.n_components}{kind})"
         )
+
+
+def _unit_graph(n: int, pairs: IntArray, weight: object) -> Graph:
+    """Pairs that need no check, all with one weight."""
+    common = _checks.as_nonnegative_scalar("weight", weight)
+    return _from_pairs(n, pairs, np.full(len(pairs), common))
 
 
 def _as_pairs(edges: ArrayLike, n: int) -> IntArray:

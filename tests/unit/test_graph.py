@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -493,3 +494,118 @@ def test_too_many_copies_are_refused_before_they_are_joined(monkeypatch):
 def test_knn_refuses(arguments, kind, message):
     with pytest.raises(kind, match=message):
         Graph.knn(*arguments)
+
+
+# -- shapes and other libraries ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (1, 1), (3, 4), (4, 1), (2, 3, 2)])
+def test_grid_agrees_with_networkx(shape):
+    g = Graph.grid(shape, weight=0.5)
+    assert_well_formed(g)
+    lattice = nx.grid_graph(shape[::-1])  # networkx counts the axes from the last
+    expected = {
+        tuple(sorted(int(np.ravel_multi_index(cell if len(shape) > 1 else (cell,), shape)) for cell in edge))
+        for edge in lattice.edges
+    }
+    assert as_dict(g) == dict.fromkeys(expected, 0.5)
+    assert g.n_nodes == np.prod(shape)
+    assert g.n_components == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_chain_and_ring(n):
+    assert as_dict(Graph.chain(n, 2.0)) == {(i, i + 1): 2.0 for i in range(n - 1)}
+    ring = Graph.ring(n, 2.0)
+    assert_well_formed(ring)
+    ends = {(0, n - 1): 2.0} if n > 2 else {}
+    assert as_dict(ring) == as_dict(Graph.chain(n, 2.0)) | ends
+    assert Graph.ring(n, 0.0).n_edges == 0
+
+
+@given(st.lists(st.integers(-1, 30), min_size=1, max_size=12), st.randoms())
+def test_tree_joins_each_node_to_its_parent(draws, random):
+    n = len(draws)
+    names = list(range(n))
+    random.shuffle(names)  # a parent need not come before its children
+    parents = np.full(n, -1)
+    for k, drawn in enumerate(draws):
+        if k > 0 and drawn >= 0:
+            parents[names[k]] = names[drawn % k]
+    weights = np.arange(1.0, n + 1)
+    g = Graph.tree(parents, weights)
+    assert_well_formed(g)
+    assert as_dict(g) == {
+        (min(i, p), max(i, p)): weights[i] for i, p in enumerate(parents.tolist()) if p >= 0
+    }
+    assert g.n_components == int((parents < 0).sum())
+    assert as_dict(Graph.tree(parents.tolist())) == dict.fromkeys(as_dict(g), 1.0)
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_from_networkx_of_every_kind(kind):
+    made = kind()
+    made.add_nodes_from("cab")
+    made.add_edge("a", "b", weight=2.0)
+    made.add_edge("b", "c")
+    made.add_edge("b", "a", weight=3.0)  # the same pair again, the other way round
+    g = Graph.from_networkx(made)
+    assert_well_formed(g)
+    # Rows in the order c, a, b. A plain Graph keeps the later weight of a pair, all others keep both edges.
+    assert as_dict(g) == {(1, 2): 3.0 if kind is nx.Graph else 5.0, (0, 2): 1.0}
+    renamed = Graph.from_networkx(made, weight="cost", nodes=["a", "b", "c"])
+    assert as_dict(renamed) == {(0, 1): 1.0 if kind is nx.Graph else 2.0, (1, 2): 1.0}
+
+
+def test_from_networkx_agrees_with_from_matrix():
+    rng = np.random.default_rng(0)
+    made = nx.gnp_random_graph(12, 0.4, seed=1)
+    for u, v in made.edges:
+        made.edges[u, v]["weight"] = rng.random()
+    listed = Graph.from_networkx(made)
+    for matrix in (nx.to_numpy_array(made), nx.to_scipy_sparse_array(made, format="csr")):
+        assert as_dict(Graph.from_matrix(matrix)) == as_dict(listed)
+    assert Graph.from_networkx(nx.empty_graph(3)).n_components == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: Graph.grid(()), InvalidTypeError, r"shape=\(\) is not a list of whole numbers"),
+        (lambda: Graph.grid(5), InvalidTypeError, "shape=5 is not a list of whole numbers"),
+        (lambda: Graph.grid((3, 0)), InvalidArgumentError, r"shape\[1\]=0 is too small; give an int >= 1"),
+        (lambda: Graph.grid((10**5, 10**5)), MemoryLimitError, "Building the grid of 10000000000 cells"),
+        (lambda: Graph.chain(0), InvalidArgumentError, "n=0 is too small"),
+        (lambda: Graph.ring(3, -1.0), InvalidArgumentError, r"weight=-1\.0 is negative"),
+        (lambda: Graph.tree([-1, 2]), InvalidArgumentError, r"parents\[1\] = 2 is out of range; give 0 to 1"),
+        (lambda: Graph.tree([-1, 2, 1]), InvalidArgumentError, "parents has a cycle"),
+        (
+            lambda: Graph.tree([0]),
+            InvalidArgumentError,
+            r"edges\[0\] = \(0, 0\) joins a node to itself|cycle",
+        ),
+        (lambda: Graph.tree([0.0]), InvalidTypeError, "give one whole number for each node"),
+        (lambda: Graph.tree([-1, 0], [1.0]), InvalidArgumentError, "weights has 1 entries; it needs 2"),
+        (lambda: Graph.tree([-1, 0], [1.0, -1.0]), InvalidArgumentError, r"edge \(1, 0\) is -1\.0"),
+        (lambda: Graph.from_networkx([1]), InvalidTypeError, "graph is a list; give a networkx graph"),
+        (
+            lambda: Graph.from_networkx(nx.path_graph(3), nodes=[0, 1, 1]),
+            InvalidArgumentError,
+            "name each node of graph once",
+        ),
+        (
+            lambda: Graph.from_networkx(nx.Graph([(0, 0)])),
+            InvalidArgumentError,
+            "joins a node to itself; leave it out",
+        ),
+        (
+            lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": "x"})])),
+            InvalidTypeError,
+            "weights holds text",
+        ),
+        (lambda: Graph.from_networkx(nx.Graph()), InvalidArgumentError, "n=0 is too small"),
+    ],
+)
+def test_shapes_refuse(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
