@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     )
     from fusionopt.estimators import ConvexClustering
     from fusionopt.graph import Graph
-    from fusionopt.losses import LeastSquares, SquaredDistance
+    from fusionopt.losses import (
+        CallableLoss,
+        Huber,
+        HuberRegression,
+        LeastSquares,
+        Logistic,
+        Poisson,
+        Softmax,
+        SquaredDistance,
+        SquaredHinge,
+    )
     from fusionopt.path import PathResult, solution_path
     from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
@@ -37,24 +47,31 @@ _MODULES = ("datasets", "plotting", "recovery", "reference", "scaling", "verify"
 
 _NAMES = {
     "AdmmSettings": "settings",
+    "CallableLoss": "losses",
     "ConvexClustering": "estimators",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
     "Graph": "graph",
+    "Huber": "losses",
+    "HuberRegression": "losses",
     "InvalidArgumentError": "errors",
     "InvalidTypeError": "errors",
     "L1Norm": "penalties",
     "L2Norm": "penalties",
     "LeastSquares": "losses",
+    "Logistic": "losses",
     "Mcp": "penalties",
     "MemoryLimitError": "errors",
     "MissingDependencyError": "errors",
     "NotConvergedError": "errors",
     "PathResult": "path",
+    "Poisson": "losses",
     "Result": "result",
     "Scad": "penalties",
     "SmoothedScad": "penalties",
+    "Softmax": "losses",
     "SquaredDistance": "losses",
+    "SquaredHinge": "losses",
     "SquaredL2": "penalties",
     "lambda_max": "critical",
     "lambda_max_bounds": "critical",
@@ -64,24 +81,31 @@ _NAMES = {
 
 __all__ = [
     "AdmmSettings",
+    "CallableLoss",
     "ConvexClustering",
     "FusionProblem",
     "FusionoptError",
     "Graph",
+    "Huber",
+    "HuberRegression",
     "InvalidArgumentError",
     "InvalidTypeError",
     "L1Norm",
     "L2Norm",
     "LeastSquares",
+    "Logistic",
     "Mcp",
     "MemoryLimitError",
     "MissingDependencyError",
     "NotConvergedError",
     "PathResult",
+    "Poisson",
     "Result",
     "Scad",
     "SmoothedScad",
+    "Softmax",
     "SquaredDistance",
+    "SquaredHinge",
     "SquaredL2",
     "__version__",
     "datasets",

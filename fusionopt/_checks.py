@@ -110,7 +110,12 @@ def _word(value: float) -> str:
 
 
 def as_matrix(
-    name: str, value: object, *, allow_vector: bool = False, n_columns: int | None = None, hint: str = ""
+    name: str,
+    value: object,
+    *,
+    allow_vector: bool = False,
+    n_columns: int | None = None,
+    missing: bool = False,
 ) -> FloatArray:
     """A read-only C-contiguous float64 copy with two dimensions and finite entries.
 
@@ -124,8 +129,8 @@ def as_matrix(
         Take a vector (n,) as n rows with one feature.
     n_columns : int or None
         Number of columns that is wanted.
-    hint : str
-        A sentence added to the message about NaN or Inf.
+    missing : bool
+        NaN marks a missing entry and is kept.
 
     Returns
     -------
@@ -168,7 +173,7 @@ def as_matrix(
             wanted=f"{n_columns} columns",
         )
     copy = _as_float64(array)
-    bad = ~np.isfinite(copy)
+    bad = np.isinf(copy) if missing else ~np.isfinite(copy)
     if bad.any():
         row, column = (int(k) for k in np.argwhere(bad)[0])
         word = _word(float(copy[row, column]))
@@ -176,12 +181,57 @@ def as_matrix(
         others = f" ({count} such entries in all)" if count > 1 else ""
         refuse(
             f"{name} holds {word} at row {row}, column {column}{others}; every entry must be a finite "
-            "number. " + (hint or "Remove or fill in those rows first."),
+            "number. Remove or fill in those rows first.",
             argument=name,
             got=word,
             wanted="finite numbers",
         )
     return _read_only(copy)
+
+
+def as_sparse_matrix(name: str, value: object, *, n_columns: int | None = None) -> sparse.csr_array:
+    """A CSR float64 copy of a SciPy sparse matrix with finite entries, duplicates summed, indices sorted.
+
+    Parameters and exceptions as in `as_matrix`.
+    """
+    kind = getattr(value, "dtype", np.dtype(object)).kind
+    if kind not in "fiub":
+        refuse_type(
+            f"{name} is a sparse matrix of dtype {getattr(value, 'dtype', None)}; give real numbers.",
+            argument=name,
+            got=str(getattr(value, "dtype", None)),
+            wanted="real numbers",
+        )
+    shape: tuple[int, ...] = getattr(value, "shape", ())
+    if len(shape) != 2 or 0 in shape:
+        refuse(
+            f"{name} has shape {shape}; give at least one row and one column.",
+            argument=name,
+            got=shape,
+            wanted="at least one row and one column",
+        )
+    if n_columns is not None and shape[1] != n_columns:
+        refuse(
+            f"{name} has {shape[1]} columns (shape {shape}); it needs {n_columns}.",
+            argument=name,
+            got=shape,
+            wanted=f"{n_columns} columns",
+        )
+    copy = sparse.csr_array(value, dtype=np.float64, copy=True)
+    copy.sum_duplicates()
+    bad = ~np.isfinite(copy.data)
+    if bad.any():
+        place = int(np.argmax(bad))
+        row = int(np.searchsorted(copy.indptr, place, side="right")) - 1
+        word = _word(float(copy.data[place]))
+        refuse(
+            f"{name} holds {word} at row {row}, column {int(copy.indices[place])}; every entry must be a finite "
+            "number.",
+            argument=name,
+            got=word,
+            wanted="finite numbers",
+        )
+    return copy
 
 
 def as_array(name: str, value: object) -> FloatArray:
@@ -489,6 +539,17 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
             wanted=wanted,
         )
     return value
+
+
+def check_callable(name: str, value: object) -> None:
+    """Something that can be called."""
+    if not callable(value):
+        refuse_type(
+            f"{name} is a {type(value).__name__}; give a function.",
+            argument=name,
+            got=type(value).__name__,
+            wanted="a function",
+        )
 
 
 def check_instance(name: str, value: object, kind: type, how: str) -> None:

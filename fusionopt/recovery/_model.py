@@ -260,7 +260,7 @@ def _gradient_errors(loss: QuadraticNodeLoss, point: FloatArray) -> FloatArray:
     """Bounds on |computed - exact| for gradient(point); `point` itself is exact here."""
     if isinstance(loss, SquaredDistance):
         # One subtraction and one product: no cancellation beyond the data's own digits.
-        bound: FloatArray = 2 * EPS * loss.sample_weight[:, None] * np.abs(point - loss.targets)
+        bound: FloatArray = 2 * EPS * np.abs(loss.gradient(point))
         return bound
     return loss.gradient_error(point)
 

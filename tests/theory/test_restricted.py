@@ -7,7 +7,6 @@ import pytest
 
 import fusionopt as fo
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError
-from fusionopt.losses.base import NodeLoss
 from fusionopt.penalties.base import Penalty
 from fusionopt.recovery import _newton, restricted, solve_restricted
 from fusionopt.recovery._coupling import EdgeCoupling, ProductCoupling
@@ -208,24 +207,6 @@ def test_residual_bound_covers_rounding(kind: str) -> None:
         assert solution.residual_errors.max() <= 1e-9
 
 
-class Cubic(NodeLoss):
-    """Not quadratic."""
-
-    @property
-    def n_nodes(self) -> int:
-        return 2
-
-    @property
-    def n_features(self) -> int:
-        return 1
-
-    def _values(self, x: np.ndarray) -> np.ndarray:
-        return np.abs(x[:, 0]) ** 3
-
-    def _gradient(self, x: np.ndarray) -> np.ndarray:
-        return 3 * x * np.abs(x)
-
-
 class Other(fo.L2Norm.__mro__[1]):  # type: ignore[misc,name-defined]
     """Not the l2 norm."""
 
@@ -242,8 +223,8 @@ def test_arguments_are_checked() -> None:
         solve_restricted(problem, [0, 1], start=[[0.0]])
     with pytest.raises(InvalidTypeError, match="problem is a str"):
         solve_restricted("problem", [0, 1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="Cubic; recovery needs a quadratic loss"):
-        solve_restricted(fo.FusionProblem(Cubic()), [0, 1])
+    with pytest.raises(InvalidArgumentError, match="Huber; recovery needs a quadratic loss"):
+        solve_restricted(fo.FusionProblem(fo.Huber([0.0, 1.0], delta=1.0)), [0, 1])
     assert issubclass(Other, Penalty)
     with pytest.raises(InvalidArgumentError, match="Other; recovery needs L2Norm"):
         solve_restricted(fo.FusionProblem(problem.loss, penalty=Other()), [0, 1])

@@ -15,7 +15,6 @@ import fusionopt as fo
 from fusionopt import verify
 from fusionopt.certificate import Certificate, build_certificate, data_hash, text_array
 from fusionopt.errors import InvalidArgumentError
-from fusionopt.losses.base import NodeLoss
 from fusionopt.recovery import solve_restricted
 from tests import catalogue, oracles
 from tests.catalogue import Instance
@@ -340,19 +339,6 @@ def test_runs_alone_with_numpy_only(tmp_path: Path, project_root: Path) -> None:
     assert done.stdout.strip() == "['fusionopt.verify']"
 
 
-class Unknown(NodeLoss):
-    """A loss of the user's own."""
-
-    n_nodes = 2
-    n_features = 1
-
-    def _values(self, x: np.ndarray) -> np.ndarray:
-        return x[:, 0] ** 2
-
-    def _gradient(self, x: np.ndarray) -> np.ndarray:
-        return 2 * x
-
-
 def test_save_and_load(tmp_path: Path) -> None:
     instance = catalogue.squared([0.0, 1.0, 5.0], 0.2)
     certificate = honest(instance)
@@ -390,8 +376,10 @@ def test_arguments_are_checked() -> None:
         build_certificate(problem, [[1.0], [1.0]], [0], [[1.0]], *numbers)
     with pytest.raises(InvalidArgumentError, match="duals"):
         build_certificate(problem, [[1.0], [1.0]], [0, 0], [[1.0], [2.0]], *numbers)
-    with pytest.raises(InvalidArgumentError, match="Unknown with L2Norm; certificates are"):
-        build_certificate(fo.FusionProblem(Unknown()), [[1.0], [1.0]], [0, 0], [[1.0]], *numbers)
+    with pytest.raises(InvalidArgumentError, match="Huber with L2Norm; certificates are"):
+        build_certificate(
+            fo.FusionProblem(fo.Huber([0.0, 1.0], delta=1.0)), [[1.0], [1.0]], [0, 0], [[1.0]], *numbers
+        )
     single = fo.FusionProblem(fo.SquaredDistance([[1.0, 2.0]]))
     assert build_certificate(single, [[1.0, 2.0]], [0], [], 0.0, 0.0, 0.0, "optimal").arrays[
         "duals"

@@ -99,9 +99,10 @@ def test_as_matrix_refuses(given, kind, message):
     assert isinstance(caught.value, FusionoptError)
 
 
-def test_as_matrix_adds_its_hint():
-    with pytest.raises(InvalidArgumentError, match=r"finite number\. Leave it out\."):
-        _checks.as_matrix("X", [[np.nan]], hint="Leave it out.")
+def test_as_matrix_keeps_missing_cells_where_asked():
+    assert np.isnan(_checks.as_matrix("X", [[np.nan, 1.0]], missing=True)).tolist() == [[True, False]]
+    with pytest.raises(InvalidArgumentError, match="X holds Inf at row 0, column 0"):
+        _checks.as_matrix("X", [[np.inf, np.nan]], missing=True)
 
 
 def test_as_array_names_the_place():

@@ -131,7 +131,12 @@ def test_distance_copies_its_targets(dtype):
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (([[0, np.nan]],), InvalidArgumentError, "targets holds NaN at row 0, column 1.*no missing cells"),
+        (
+            ([[np.nan, np.nan]],),
+            InvalidArgumentError,
+            "targets has no cell with a number and a positive weight",
+        ),
+        (([[1, np.nan], [2, 3]], [0, 0]), InvalidArgumentError, "sample_weight is zero for every node"),
         (([[0], [np.inf]],), InvalidArgumentError, "targets holds Inf at row 1, column 0"),
         (([],), InvalidArgumentError, r"targets is empty"),
         ((np.zeros((2, 2, 2)),), InvalidArgumentError, "targets has 3 dimensions"),
