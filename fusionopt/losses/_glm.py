@@ -93,17 +93,17 @@ class GlmLoss(SampledLoss):
         best = judge(judge.slopes, x)
         if self._ridges.all() and self.n_nodes * self.n_features**2 > HESSIAN_NUMBERS:
             return best
-        y = x
-        for k in range(NEWTON_STEPS):
-            before = best.gap
-            y, alpha, end = self._dual_newton(y, -g)
-            best = smaller(best, judge(alpha, end))
-            improved = bool((best.gap < 0.9 * before).any())
-            if np.isfinite(best.gap).all() and not (improved and k < SHARPENING_STEPS):
-                break
-        if self._free_bias and not np.isfinite(best.gap).all():
-            best = smaller(best, judge(*self._bias_root(x, -g)))
-        return best
+        for start in (x, np.zeros_like(x)):
+            y = start
+            for k in range(NEWTON_STEPS):
+                before = best.gap
+                y, alpha, end = self._dual_newton(y, -g)
+                best = smaller(best, judge(alpha, end))
+                improved = bool((best.gap < 0.9 * before).any())
+                if np.isfinite(best.gap).all() and not (improved and k < SHARPENING_STEPS):
+                    return best
+        # No point of the domain was found from x, where all curvature may have died out, nor from 0.
+        return smaller(best, judge(*self._bias_root(x, -g))) if self._free_bias else best
 
     def _dual_newton(self, y: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The next y, the alpha of a Newton step from y, and the end y + dy of the whole step."""
