@@ -1,6 +1,6 @@
-"""A quadratic problem and a partition in the coordinates that the theory works in.
+"""A problem and a partition in the coordinates that the theory works in.
 
-Around a shift c, constant on every part of the graph that the partition ties together,
+Around a shift c, constant on every part of the graph that the partition ties together, a quadratic loss is
 
     f_i(c + y) = const + <g_i, y> + 1/2 y'H_i y,      g_i = grad f_i(c),
 
@@ -11,47 +11,50 @@ of two near their largest entry, so no number here knows the units of the data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks
 from fusionopt.clusters import components, first_appearance
-from fusionopt.losses.base import QuadraticNodeLoss
+from fusionopt.losses.base import NodeLoss, QuadraticNodeLoss
 from fusionopt.losses.least_squares import LeastSquares
 from fusionopt.losses.squared_distance import SquaredDistance
 from fusionopt.penalties.l2_norm import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import Coupling, EdgeCoupling, ProductCoupling, tally
+from fusionopt.recovery._nodes import (
+    EPS,
+    ClusterSums,
+    NodeFunctions,
+    QuadraticNodes,
+    apply_blocks,
+    lengths,
+    traces,
+)
+from fusionopt.recovery._smooth import SmoothNodes, newton_minimisers
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterModel:
     """The scaled problem and one partition of its nodes into K clusters.
 
-    In these units the objective is sum_i (<g_i, y_i> + 1/2 y_i'H_i y_i) + lam sum_e w_e ||y_i - y_j||.
+    In these units the objective is sum_i f_i(y_i) + lam sum_e w_e ||y_i - y_j||.
     """
 
     problem: FusionProblem
-    loss: QuadraticNodeLoss
+    loss: NodeLoss
     labels: IntArray
     sizes: IntArray
     order: IntArray
     starts: IntArray
     lam: float
-    gradients: FloatArray
-    """g_i, (m, d)."""
-    gradient_errors: FloatArray
-    """(m,): bounds on the norm of the rounding error of each g_i."""
-    hessians: FloatArray
-    """H_i, (m,) for h_i I, or (m, d, d)."""
-    hessian_errors: FloatArray
-    """(m,): bounds on the spectral norm of the rounding error of each H_i."""
+    nodes: NodeFunctions
+    """The f_i around the shift."""
     shift: FloatArray
     """c, (K, d): one row for each cluster, in the units of the data."""
     step_unit: float
@@ -72,7 +75,7 @@ class ClusterModel:
 
     @property
     def n_features(self) -> int:
-        return int(self.gradients.shape[1])
+        return int(self.shift.shape[1])
 
     @property
     def is_complete(self) -> bool:
@@ -87,9 +90,10 @@ class ClusterModel:
         sums: FloatArray = np.add.reduceat(values[self.order], self.starts[:-1], axis=0)
         return sums
 
-    def apply_hessians(self, y: FloatArray) -> FloatArray:
-        """H_i y_i for each node."""
-        return apply_blocks(self.hessians, y)
+    @cached_property
+    def sums(self) -> ClusterSums:
+        """The losses added up over the clusters."""
+        return self.nodes.sums(self.labels, self.sizes, self.sum_clusters)
 
     def to_centers(self, y: FloatArray) -> FloatArray:
         """y (K, d) in the units of the data."""
@@ -112,31 +116,9 @@ class ClusterModel:
         return self.gradient_unit / self.weight_unit
 
 
-def apply_blocks(blocks: FloatArray, y: FloatArray) -> FloatArray:
-    """blocks_i y_i, for scalars or matrices."""
-    if blocks.ndim == 1:
-        scaled: FloatArray = blocks[:, None] * y
-        return scaled
-    product: FloatArray = np.einsum("iab,ib->ia", blocks, y)
-    return product
-
-
-def traces(blocks: FloatArray, d: int) -> FloatArray:
-    """Bounds on the spectral norms: h_i itself, or the trace."""
-    return blocks if blocks.ndim == 1 else np.einsum("iaa->i", blocks)
-
-
-def check_problem(problem: FusionProblem) -> QuadraticNodeLoss:
-    """Quadratic losses with the l2 penalty; anything else is refused with a sentence."""
+def check_problem(problem: FusionProblem) -> NodeLoss:
+    """The l2 penalty; anything else is refused with a sentence."""
     _checks.check_instance("problem", problem, FusionProblem, "built by FusionProblem(loss, graph, lam=...)")
-    if not isinstance(problem.loss, QuadraticNodeLoss):
-        _checks.refuse(
-            f"loss is {type(problem.loss).__name__}; recovery needs a quadratic loss: "
-            "SquaredDistance or LeastSquares.",
-            argument="problem",
-            got=type(problem.loss).__name__,
-            wanted="a quadratic loss",
-        )
     if not isinstance(problem.penalty, L2Norm):
         _checks.refuse(
             f"penalty is {type(problem.penalty).__name__}; recovery needs L2Norm.",
@@ -169,18 +151,25 @@ def build_model(problem: FusionProblem, labels: ArrayLike) -> ClusterModel:
         tied = pairs
     parts = np.arange(k) if problem.lam == 0 else components(k, tied)
 
-    shift = _pooled_minimisers(loss, parts[names])
+    shift = pooled_minimisers(loss, parts[names])
     point = shift[parts[names]]
     gradients = loss.gradient(point)
-    errors = _gradient_errors(loss, point)
-    hessians = loss.hessians()
-    hessian_errors = _hessian_errors(loss, hessians)
+    hessians = hessians_at(loss, point)
     gradient_unit = _power_of_two(np.abs(gradients).max())
     hessian_unit = _power_of_two(traces(hessians, loss.n_features).max())
+    nodes: NodeFunctions
+    if isinstance(loss, QuadraticNodeLoss):
+        with np.errstate(over="ignore", under="ignore"):
+            nodes = QuadraticNodes(
+                gradients / gradient_unit,
+                lengths(_gradient_errors(loss, point) / gradient_unit),
+                hessians / hessian_unit,
+                _hessian_errors(loss, hessians) / hessian_unit,
+            )
+    else:
+        nodes = SmoothNodes(loss, point, gradient_unit, hessian_unit)
     with np.errstate(over="ignore", under="ignore"):
         lam = problem.lam / gradient_unit * weight_unit
-        scaled_gradients = gradients / gradient_unit
-        error_norms = np.sqrt(np.square(errors / gradient_unit).sum(axis=1))
     coupling: Coupling = (
         ProductCoupling(totals, lam * common, (totals > 0) & (common > 0))
         if graph.is_complete
@@ -194,10 +183,7 @@ def build_model(problem: FusionProblem, labels: ArrayLike) -> ClusterModel:
         order=order,
         starts=starts,
         lam=lam,
-        gradients=scaled_gradients,
-        gradient_errors=error_norms,
-        hessians=hessians / hessian_unit,
-        hessian_errors=hessian_errors / hessian_unit,
+        nodes=nodes,
         shift=shift[parts],
         step_unit=gradient_unit / hessian_unit,
         gradient_unit=gradient_unit,
@@ -207,6 +193,22 @@ def build_model(problem: FusionProblem, labels: ArrayLike) -> ClusterModel:
         edge_weights=edge_weights,
         coupling=coupling,
     )
+
+
+def cluster_minimisers(model: ClusterModel) -> FloatArray:
+    """(K, d), in the units of the model: minimisers of the clusters' summed losses alone."""
+    if isinstance(model.nodes, QuadraticNodes):
+        start = np.zeros_like(model.shift)
+        return -apply_blocks(_inverses(model.sums.hessians(start)), model.sums.gradients(start))
+    return model.from_centers(pooled_minimisers(model.loss, model.labels))
+
+
+def _inverses(hessians: FloatArray) -> FloatArray:
+    """Pseudo-inverses of (K,) or (K, d, d)."""
+    if hessians.ndim == 1:
+        return np.divide(1.0, hessians, out=np.zeros_like(hessians), where=hessians > 0)
+    rcond = 16 * hessians.shape[1] * EPS
+    return np.asarray(np.linalg.pinv(hessians, rcond=rcond, hermitian=True), dtype=np.float64)
 
 
 def _power_of_two(size: float) -> float:
@@ -236,8 +238,36 @@ def _between(labels: IntArray, edges: IntArray, weights: FloatArray, k: int) -> 
     return np.stack(np.divmod(keys, k), axis=1), sums
 
 
-def _pooled_minimisers(loss: QuadraticNodeLoss, parts: IntArray) -> FloatArray:
-    """One minimiser of sum_{i in part} f_i for each part; of least norm where there are several."""
+def hessians_at(loss: NodeLoss, point: FloatArray) -> FloatArray:
+    """(m,) or (m, d, d)."""
+    return loss.hessians() if isinstance(loss, QuadraticNodeLoss) else loss.hessians_at(point)
+
+
+def curvature_bounds(loss: NodeLoss) -> tuple[FloatArray, FloatArray]:
+    """Moduli of strong convexity and Lipschitz constants of the gradients, (m,); inf where there is none."""
+    if isinstance(loss, QuadraticNodeLoss):
+        hessians = loss.hessians()
+        if hessians.ndim == 1:
+            return hessians, hessians
+        values = np.linalg.eigvalsh(hessians)
+        return np.maximum(values[:, 0], 0.0), np.maximum(values[:, -1], 0.0)
+    most = loss.majorant()
+    if most is None:
+        return loss.strong_convexity(), np.full(loss.n_nodes, np.inf)
+    return loss.strong_convexity(), most if most.ndim == 1 else np.linalg.eigvalsh(most)[:, -1]
+
+
+def pooled_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
+    """One minimiser of sum_{i in part} f_i for each part, (n_parts, d)."""
+    return (
+        _quadratic_minimisers(loss, parts)
+        if isinstance(loss, QuadraticNodeLoss)
+        else newton_minimisers(loss, parts)
+    )
+
+
+def _quadratic_minimisers(loss: QuadraticNodeLoss, parts: IntArray) -> FloatArray:
+    """Of least norm where there are several."""
     n_parts, d = int(parts.max()) + 1, loss.n_features
     hessians = loss.hessians()
     summed = np.zeros((n_parts, *hessians.shape[1:]))

@@ -10,7 +10,8 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 
 from fusionopt.recovery._coupling import Operator
-from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks
+from fusionopt.recovery._model import ClusterModel
+from fusionopt.recovery._nodes import EPS, apply_blocks
 
 FloatArray = NDArray[np.float64]
 
@@ -24,58 +25,39 @@ class Newton:
     """Gradient, Newton step and value of the restricted problem in the units of the model."""
 
     def __init__(self, model: ClusterModel) -> None:
-        self.model, self.coupling = model, model.coupling
-        self.hessians = model.sum_clusters(model.hessians)
-        self.gradients = model.sum_clusters(model.gradients)
+        self.model, self.coupling, self.sums = model, model.coupling, model.sums
         self.n_iter = 0
 
-    def blocks(self) -> FloatArray:
-        """Summed Hessians, (K, d, d)."""
-        if self.hessians.ndim == 3:
-            return self.hessians
-        blocks: FloatArray = self.hessians[:, None, None] * np.eye(self.model.n_features)
-        return blocks
-
-    def inverses(self) -> FloatArray:
-        """Pseudo-inverses of the summed Hessians."""
-        hessians = self.hessians
-        if hessians.ndim == 1:
-            return np.divide(1.0, hessians, out=np.zeros_like(hessians), where=hessians > 0)
-        rcond = 16 * hessians.shape[1] * EPS
-        return np.asarray(np.linalg.pinv(hessians, rcond=rcond, hermitian=True), dtype=np.float64)
-
     def residual(self, y: FloatArray, delta: float) -> FloatArray:
-        return self.smooth_part(y) + self.coupling.pull(y, delta).force
+        return self.sums.gradients(y) + self.coupling.pull(y, delta).force
 
-    def smooth_part(self, y: FloatArray) -> FloatArray:
-        return apply_blocks(self.hessians, y) + self.gradients
-
-    def dense(self, y: FloatArray, delta: float) -> FloatArray:
-        """Second derivative, (K d, K d)."""
+    def dense(self, y: FloatArray, delta: float, blocks: FloatArray) -> FloatArray:
+        """Second derivative (K d, K d), `blocks` (K,) or (K, d, d) for the losses."""
         k, d = y.shape
         curvature: Any = self.coupling.curvature(y, delta)
         matrix: FloatArray = curvature.toarray() if sparse.issparse(curvature) else curvature
         place = np.arange(k)
-        matrix.reshape(k, d, k, d)[place, :, place] += self.blocks()
+        matrix.reshape(k, d, k, d)[place, :, place] += as_matrices(blocks, d)
         return matrix
 
     def direction(self, y: FloatArray, delta: float, residual: FloatArray) -> FloatArray:
         """Solve (Hessian) p = -residual."""
         k, d = y.shape
+        hessians = self.sums.hessians(y)
         if k * d <= _DENSE_LIMIT:
-            return -_solve_dense(self.dense(y, delta), residual.ravel()).reshape(k, d)
+            return -_solve_dense(self.dense(y, delta, hessians), residual.ravel()).reshape(k, d)
+        blocks = as_matrices(hessians, d)
         pairs = getattr(self.coupling, "pairs", None)
         if pairs is not None and len(pairs) * d * d <= _SPARSE_LIMIT:
-            matrix: Any = self.coupling.curvature(y, delta) + sparse.block_diag(list(self.blocks()))
+            matrix: Any = self.coupling.curvature(y, delta) + sparse.block_diag(list(blocks))
             ridge = 4 * EPS * float(matrix.diagonal().max())
             matrix = (matrix + ridge * sparse.identity(k * d, format="csc")).tocsc()
             factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
             solved: FloatArray = factor.solve(residual.ravel())
             return -solved.reshape(k, d)
         apply, diagonal = self.coupling.curvature_operator(y, delta)
-        hessians = self.hessians
         return -conjugate_gradients(
-            lambda p: apply_blocks(hessians, p) + apply(p), diagonal + self.blocks(), residual, 1e-6, 200
+            lambda p: apply_blocks(hessians, p) + apply(p), diagonal + blocks, residual, 1e-6, 200
         )
 
     def step(self, y: FloatArray, delta: float, residual: FloatArray) -> tuple[FloatArray, FloatArray, float]:
@@ -95,6 +77,14 @@ class Newton:
             trial_residual = self.residual(trial, delta)
         move = t * float(np.sqrt(np.square(p).sum(axis=1).max()))
         return trial, trial_residual, move
+
+
+def as_matrices(blocks: FloatArray, d: int) -> FloatArray:
+    """(K, d, d), from (K,) for multiples of the identity."""
+    if blocks.ndim == 3:
+        return blocks
+    matrices: FloatArray = blocks[:, None, None] * np.eye(d)
+    return matrices
 
 
 def _solve_dense(matrix: FloatArray, rhs: FloatArray) -> FloatArray:

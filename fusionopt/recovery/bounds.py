@@ -6,7 +6,7 @@ import numpy as np
 
 from fusionopt import _checks
 from fusionopt.problem import FusionProblem
-from fusionopt.recovery._model import apply_blocks, build_model
+from fusionopt.recovery._model import build_model
 from fusionopt.recovery.flow import connected, min_flow
 from fusionopt.recovery.restricted import solve_scaled
 
@@ -20,7 +20,7 @@ def lambda_max_socp(problem: FusionProblem) -> float:
     Parameters
     ----------
     problem : FusionProblem
-        Quadratic losses, `L2Norm`; its lam does not matter.
+        Any smooth convex losses, `L2Norm`; its lam does not matter.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def lambda_max_socp(problem: FusionProblem) -> float:
     Raises
     ------
     InvalidArgumentError, InvalidTypeError
-        Another loss or penalty.
+        Another penalty.
     MissingDependencyError
         CVXPY is not installed.
 
@@ -51,7 +51,7 @@ def lambda_max_1d(problem: FusionProblem) -> float:
     Parameters
     ----------
     problem : FusionProblem
-        Quadratic losses with one feature, `L2Norm`, ``Graph.complete``; its lam does not matter.
+        Losses with one feature, `L2Norm`, ``Graph.complete``; its lam does not matter.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def lambda_max_1d(problem: FusionProblem) -> float:
     Raises
     ------
     InvalidArgumentError, InvalidTypeError
-        More features, another graph, loss or penalty.
+        More features, another graph or penalty.
 
     Notes
     -----
@@ -85,7 +85,7 @@ def lambda_max_1d(problem: FusionProblem) -> float:
             wanted="one feature and a complete graph",
         )
     y = solve_scaled(model).y[model.labels]
-    slopes = (apply_blocks(model.hessians, y) + model.gradients)[:, 0]
+    slopes = model.nodes.gradients(y)[:, 0]
     largest = 0.0
     for k in np.flatnonzero(connected(model) & (model.sizes > 1)).tolist():
         nodes = model.members(k)

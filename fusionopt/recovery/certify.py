@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from fusionopt import _checks
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
-from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks, build_model, traces
+from fusionopt.recovery._model import ClusterModel, build_model
+from fusionopt.recovery._newton import as_matrices
+from fusionopt.recovery._nodes import EPS, QuadraticNodes, lengths, traces
 from fusionopt.recovery._regions import Clique, Patch, Region
 from fusionopt.recovery._repair import FoundFlow, potential_bounds
 from fusionopt.recovery.flow import (
@@ -103,7 +105,8 @@ def certify(
     Parameters
     ----------
     problem : FusionProblem
-        Quadratic losses, `L2Norm`.
+        `L2Norm`; quadratic losses, or losses whose curvature and rounding are known (all of `fusionopt.losses`
+        but `CallableLoss`).
     labels : array-like (m,)
         The partition, any labels.
     duals : array-like (n_edges, d), or None
@@ -171,10 +174,15 @@ def certify(
 
 
 def _centers_from_duals(model: ClusterModel, duals: FloatArray) -> FloatArray | None:
-    """Minimisers of the clusters' losses plus <u, y>, u the divergence of the duals; None if not unique."""
-    summed = model.sum_clusters(model.hessians)
-    blocks = summed[:, None, None] * np.eye(model.n_features) if summed.ndim == 1 else summed
-    pull = model.sum_clusters(model.gradients + graph_divergence(model, duals) / model.gradient_unit)
+    """Minimisers of the clusters' quadratic losses plus <u, y>, u the divergence of the duals; None if not
+    unique.
+    """
+    if not model.nodes.quadratic:
+        return None
+    start = np.zeros_like(model.shift)
+    blocks = as_matrices(model.sums.hessians(start), model.n_features)
+    outside = model.sum_clusters(graph_divergence(model, duals) / model.gradient_unit)
+    pull = model.sums.gradients(start) + outside
     try:
         y = -np.asarray(np.linalg.solve(blocks, pull[:, :, None]), dtype=np.float64)[:, :, 0]
     except np.linalg.LinAlgError:
@@ -215,20 +223,17 @@ class _NodeErrors:
     """
 
     def __init__(self, model: ClusterModel, solution: ScaledSolution) -> None:
-        labels, d = model.labels, model.n_features
-        size = traces(model.hessians, d)
-        lengths = np.sqrt(np.square(solution.y).sum(axis=1))[labels]
-        gradients = np.sqrt(np.square(model.gradients).sum(axis=1))
-        own = model.gradient_errors + (model.hessian_errors + 2 * (d + 1) * EPS * size) * lengths
-        terms = gradients + size * lengths
+        labels = model.labels
+        z = solution.y[labels]
+        own, terms = model.nodes.gradient_errors(z), model.nodes.gradient_sizes(z)
         if model.node_weights is not None:
             share = _shares(model)
-            spread = _spread(model, share)
+            spread = _spread(model, solution, share)
             self.drift = _product(spread, solution.radii[labels])
             self.floor = _product(spread, solution.rounding_radii[labels])
         else:
             share = 1.0 / model.sizes[labels]
-            spread = _spread(model, share)
+            spread = _spread(model, solution, share)
             turn, floor_turn, outside = _outside(model, solution)
             own, terms = own + outside, terms + outside / EPS
             mean = model.sum_clusters(np.stack([turn, floor_turn], axis=1))[labels] * share[:, None]
@@ -254,15 +259,25 @@ def _shares(model: ClusterModel) -> FloatArray:
     return np.divide(model.node_weights, totals, out=np.zeros_like(totals), where=totals > 0)
 
 
-def _spread(model: ClusterModel, share: FloatArray) -> FloatArray:
-    """(m,): bounds on ||H_l - share_l sum_C H||, Lipschitz constants of the demand."""
-    hessians, labels = model.hessians, model.labels
-    errors = model.hessian_errors + share * model.sum_clusters(model.hessian_errors)[labels]
-    summed = model.sum_clusters(hessians)[labels]
-    if hessians.ndim == 1:
-        gap: FloatArray = np.abs(hessians - share * summed)
+def _spread(model: ClusterModel, solution: ScaledSolution, share: FloatArray) -> FloatArray:
+    """(m,): Lipschitz constants of the demand around y: bounds on ||H_l - share_l sum_C H||.
+
+    Where the Hessians change, any of them lies between the two matrices that hold on the ball around y.
+    """
+    labels, d = model.labels, model.n_features
+    z, reach = solution.y[labels], solution.radii[labels]
+    errors = model.nodes.hessian_errors(z)
+    errors = errors + share * model.sum_clusters(errors)[labels]
+    low, high = model.nodes.within(z, reach)
+    if not model.nodes.quadratic:
+        # Between: the difference is at most that of the lower matrices plus what any of them can gain.
+        gain = traces(high, d) - traces(low, d)
+        errors = errors + gain + share * model.sum_clusters(gain)[labels]
+    summed = model.sum_clusters(low)[labels]
+    if low.ndim == 1:
+        gap: FloatArray = np.abs(low - share * summed)
         return gap + errors
-    difference = hessians - share[:, None, None] * summed
+    difference = low - share[:, None, None] * summed
     bound: FloatArray = np.sqrt(np.einsum("iab,iab->i", difference, difference)) + errors
     return bound
 
@@ -329,17 +344,21 @@ def _decide_decoupled(
     model: ClusterModel, solution: ScaledSolution
 ) -> tuple[BoolArray, BoolArray, FloatArray]:
     """At lam = 0: a cluster holds if its nodes share one function; a non-zero gradient refutes it."""
-    labels = model.labels
-    first = model.order[model.starts[:-1]][labels]
-    same = (model.gradients == model.gradients[first]).all(axis=1)
-    hessians = model.hessians.reshape(len(labels), -1)
-    same &= (hessians == hessians[first]).all(axis=1)
-    fused = connected(model) & (model.sum_clusters((~same).astype(np.float64)) == 0) & (solution.mu > 0)
-    pull = apply_blocks(model.hessians, solution.y[labels]) + model.gradients
-    size = traces(model.hessians, model.n_features)
+    labels, nodes = model.labels, model.nodes
+    if isinstance(nodes, QuadraticNodes):
+        first = model.order[model.starts[:-1]][labels]
+        same = (nodes.linear == nodes.linear[first]).all(axis=1)
+        blocks = nodes.blocks.reshape(len(labels), -1)
+        same &= (blocks == blocks[first]).all(axis=1)
+    else:
+        same = model.sizes[labels] == 1
+    settled = np.isfinite(solution.radii)
+    fused = connected(model) & (model.sum_clusters((~same).astype(np.float64)) == 0) & settled
+    z, reach = solution.y[labels], solution.radii[labels]
+    pull = nodes.gradients(z)
+    size = traces(nodes.within(z, reach)[1], model.n_features)
     errors = _NodeErrors(model, solution)
-    reach = errors.rounding + _product(size, solution.radii[labels])
-    moved = np.sqrt(np.square(pull).sum(axis=1)) > reach
+    moved = lengths(pull) > errors.rounding + _product(size, reach)
     lost = model.sum_clusters((moved & (model.sizes[labels] > 1)).astype(np.float64)) > 0
     margins = np.where(fused, np.where(model.sizes > 1, 0.0, 1.0), -np.inf)
     return fused, lost & ~fused, margins

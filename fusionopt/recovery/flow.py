@@ -22,7 +22,7 @@ from fusionopt.clusters import components
 from fusionopt.errors import MissingDependencyError
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
-from fusionopt.recovery._model import ClusterModel, apply_blocks, build_model
+from fusionopt.recovery._model import ClusterModel, build_model
 from fusionopt.recovery._regions import Clique, Patch, Region
 from fusionopt.recovery._repair import FoundFlow, potential_bounds, repaired
 from fusionopt.recovery.restricted import solve_scaled
@@ -69,7 +69,7 @@ def min_flow(
     Parameters
     ----------
     problem : FusionProblem
-        Quadratic losses, `L2Norm`.
+        Any smooth convex losses, `L2Norm`.
     labels : array-like (m,)
         The partition.
     centers : array-like (K, d), or None
@@ -86,7 +86,7 @@ def min_flow(
     Raises
     ------
     InvalidArgumentError, InvalidTypeError
-        A wrong shape, another loss or penalty.
+        A wrong shape, another penalty.
     MissingDependencyError
         `duals` is None and CVXPY is not installed.
 
@@ -195,7 +195,7 @@ def node_demand(model: ClusterModel, y: FloatArray) -> FloatArray:
     r of the cluster's sum removes it exactly: only gradients are left.
     """
     labels = model.labels
-    pull = apply_blocks(model.hessians, y[labels]) + model.gradients
+    pull = model.nodes.gradients(y[labels])
     if model.node_weights is not None:
         totals = model.sum_clusters(model.node_weights)[labels]
         share = np.divide(model.node_weights, totals, out=np.zeros_like(totals), where=totals > 0)

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks
 from fusionopt.problem import FusionProblem
-from fusionopt.recovery._model import EPS, ClusterModel, apply_blocks, build_model, traces
+from fusionopt.recovery._model import ClusterModel, build_model, cluster_minimisers
 from fusionopt.recovery._newton import Newton
+from fusionopt.recovery._nodes import EPS, lengths, traces
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -85,7 +86,7 @@ def solve_restricted(
     Parameters
     ----------
     problem : FusionProblem
-        Quadratic losses, `L2Norm`.
+        Any smooth convex losses, `L2Norm`.
     labels : array-like (m,)
         The partition, any labels.
     start : array-like (K, d), or None
@@ -99,14 +100,14 @@ def solve_restricted(
     Raises
     ------
     InvalidArgumentError, InvalidTypeError
-        A wrong shape, another loss or penalty.
+        A wrong shape, another penalty.
 
     Notes
     -----
     Damped Newton steps on sqrt(||.||^2 + delta^2) with a falling delta, then on the norm itself once the
     centres are apart. Each step factors a (K d) matrix (dense up to 250 unknowns, sparse on edge lists),
-    or runs conjugate gradients beyond. The gap is 1/2 sum_k ||r_k||^2 in the inverse summed Hessian, plus
-    the slack of the dual.
+    or runs conjugate gradients beyond. The gap is 1/2 sum_k ||r_k||^2 / mu_k, mu_k a modulus of strong
+    convexity of cluster k, plus the slack of the dual.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def solve_restricted(
 def published(model: ClusterModel, solution: ScaledSolution) -> RestrictedSolution:
     """In the units of the data."""
     centers = model.to_centers(solution.y)
-    norms = np.sqrt(np.square(solution.residuals).sum(axis=1))
+    norms = lengths(solution.residuals)
     penalty = model.coupling.pull(solution.y, 0.0).value * model.value_unit
     return RestrictedSolution(
         labels=model.labels,
@@ -143,7 +144,7 @@ def published(model: ClusterModel, solution: ScaledSolution) -> RestrictedSoluti
 def solve_scaled(model: ClusterModel, start: FloatArray | None = None) -> ScaledSolution:
     """The restricted problem in the units of the model; see `solve_restricted`."""
     newton = Newton(model)
-    alone = -apply_blocks(newton.inverses(), newton.gradients)
+    alone = cluster_minimisers(model)
     y = alone if start is None else start
     if model.coupling.total.max(initial=0.0) == 0:
         return _finish(newton, alone, 0.0)
@@ -209,47 +210,30 @@ def _polish(newton: Newton, y: FloatArray) -> FloatArray | None:
 
 
 def _at_rounding(newton: Newton, y: FloatArray, residual: FloatArray, times: float) -> bool:
-    norms = np.sqrt(np.square(residual).sum(axis=1))
+    norms = lengths(residual)
     return bool((norms <= times * _residual_errors(newton, y)).all())
 
 
 def _residual_errors(newton: Newton, y: FloatArray) -> FloatArray:
     """Bounds (K,) on the norm of the rounding error of the residuals at y."""
-    model, coupling, d = newton.model, newton.coupling, newton.model.n_features
-    norms = np.sqrt(np.square(model.gradients).sum(axis=1))
-    sizes = model.sizes.astype(np.float64)
-    lengths = np.sqrt(np.square(y).sum(axis=1))
-    gradient = model.sum_clusters(model.gradient_errors) + EPS * sizes * model.sum_clusters(norms)
-    curvature = traces(newton.hessians, d)
-    hessian = model.sum_clusters(model.hessian_errors) + EPS * (sizes + 2 * d) * curvature
-    pulls = EPS * (coupling.n_terms + d + 8) * coupling.total
-    errors: FloatArray = gradient + hessian * lengths + pulls
+    coupling = newton.coupling
+    pulls = EPS * (coupling.n_terms + newton.model.n_features + 8) * coupling.total
+    errors: FloatArray = newton.sums.gradient_errors(y) + pulls
     return errors
-
-
-def _least_eigenvalues(newton: Newton) -> FloatArray:
-    """Lower bounds (K,), >= 0, on the least eigenvalue of each summed Hessian."""
-    model, d = newton.model, newton.model.n_features
-    hessians = newton.hessians
-    least = hessians if hessians.ndim == 1 else np.linalg.eigvalsh(hessians)[:, 0]
-    rounding = model.sum_clusters(model.hessian_errors)
-    rounding = rounding + EPS * (model.sizes + 8.0 * d) * traces(hessians, d)
-    bounds: FloatArray = np.maximum(least - rounding, 0.0)
-    return bounds
 
 
 def _finish(newton: Newton, y: FloatArray, delta: float) -> ScaledSolution:
     """Gap, radii and separation at y with the duals of the smoothed norm (the norm itself at delta = 0)."""
     model = newton.model
     pull = model.coupling.pull(y, delta)
-    residuals = newton.smooth_part(y) + pull.force
+    residuals = newton.sums.gradients(y) + pull.force
     errors = _residual_errors(newton, y)
-    mu = _least_eigenvalues(newton)
+    mu = newton.sums.strong_convexity()
     slack = pull.slack + 8 * EPS * pull.value * (delta > 0)
-    norms = np.sqrt(np.square(residuals).sum(axis=1))
+    norms = lengths(residuals)
     gap = slack + _half_squares(norms + errors, mu)
     radii, rounding_radii = _radii(gap, mu), _radii(_half_squares(errors, mu), mu)
-    if not np.isfinite(gap) and delta == 0 and y.size <= _EIGEN_LIMIT:
+    if not np.isfinite(gap) and delta == 0:
         local = _local_bounds(newton, y, norms + errors, errors)
         if local is not None:
             gap, reach, rounding_reach = local
@@ -264,25 +248,42 @@ def _finish(newton: Newton, y: FloatArray, delta: float) -> ScaledSolution:
 def _local_bounds(
     newton: Newton, y: FloatArray, norms: FloatArray, errors: FloatArray
 ) -> tuple[float, float, float] | None:
-    """Gap, radius and radius from rounding alone where a summed Hessian is singular but the penalty bends
-    the rest.
+    """Gap, radius and radius from rounding alone where some cluster has no modulus that holds everywhere.
 
-    Let a be the least eigenvalue of the second derivative at y. If it stays above a/2 on the ball of radius
-    t = 4 ||r|| / a, then F(y') >= F(y) - ||r|| t + a t^2 / 4 = F(y) on the ball's surface, so a minimiser,
-    the only one, lies inside, and F(y) is at most ||r||^2 / a above it.
+    Let a be below the second derivatives on the ball of radius t >= 2 ||r|| / a around y. Then F(y') >= F(y) -
+    ||r|| t + a t^2 / 2 >= F(y) on the ball's surface, so a minimiser, the only one, lies inside, and F(y) is at
+    most ||r||^2 / (2 a) above it. First with the losses alone; where a summed Hessian is singular, with the
+    penalty, whose second derivative may change by half of a on the ball.
     """
-    k, d = y.shape
-    matrix = newton.dense(y, 0.0)
-    size = float(np.abs(matrix).sum(axis=1).max())
-    rounding = (k * d + 32) * EPS * size + float(newton.model.sum_clusters(newton.model.hessian_errors).max())
-    least = float(np.linalg.eigvalsh(matrix)[0]) - rounding
-    if not least > 0:
-        return None
     total, total_rounding = (float(np.sqrt(np.square(v).sum())) for v in (norms, errors))
-    reach = 4.0 * total / least
-    if not newton.coupling.curvature_drift(y, reach) <= 0.5 * least:
-        return None
-    return total * total / least, reach, 4.0 * total_rounding / least
+    k, d = y.shape
+    doubt = float(newton.sums.hessian_errors(y).max())
+
+    def least(reach: float, penalty: bool) -> float:
+        blocks = newton.sums.below(y, reach)
+        if not penalty:
+            values = blocks if blocks.ndim == 1 else np.linalg.eigvalsh(blocks)[:, 0]
+            return float(values.min()) - (8.0 * d + 32) * EPS * float(traces(blocks, d).max()) - doubt
+        matrix = newton.dense(y, 0.0, blocks)
+        size = float(np.abs(matrix).sum(axis=1).max())
+        return float(np.linalg.eigvalsh(matrix)[0]) - (k * d + 32) * EPS * size - doubt
+
+    for penalty in (False, True):
+        if penalty and y.size > _EIGEN_LIMIT:
+            break
+        first = least(0.0, penalty)
+        if not first > 0:
+            continue
+        reach = 8.0 * total / first
+        modulus = least(reach, penalty)
+        if not modulus >= 0.5 * first:
+            continue
+        if penalty:
+            if not newton.coupling.curvature_drift(y, reach) <= 0.5 * modulus:
+                continue
+            modulus *= 0.5
+        return 0.5 * total * total / modulus, 2.0 * total / modulus, 2.0 * total_rounding / modulus
+    return None
 
 
 def _half_squares(norms: FloatArray, mu: FloatArray) -> float:

@@ -84,7 +84,9 @@ def theorem1_bound(problem: FusionProblem, labels: ArrayLike) -> float:
     """
     weight, names, centers = _restricted(problem, labels)
     gradients = problem.loss.gradient(centers[names])
-    largest = max(_diameter(gradients[names == k]) / np.count_nonzero(names == k) for k in range(len(centers)))
+    largest = max(
+        _diameter(gradients[names == k]) / np.count_nonzero(names == k) for k in range(len(centers))
+    )
     return float(largest) / weight
 
 
@@ -249,7 +251,10 @@ def theorem4_bounds(problem: FusionProblem, labels: ArrayLike) -> tuple[float, f
     loss = check_problem(problem)
     names = first_appearance(_checks.as_labels("labels", labels, problem.n_nodes))
     strong, lipschitz = curvature_bounds(loss)
-    for found, words in ((strong <= 0, "strongly convex"), (~np.isfinite(lipschitz), "of Lipschitz gradient")):
+    for found, words in (
+        (strong <= 0, "strongly convex"),
+        (~np.isfinite(lipschitz), "of Lipschitz gradient"),
+    ):
         if found.any():
             _checks.refuse(
                 f"loss {type(loss).__name__} of node {int(np.flatnonzero(found)[0])} is not {words}, which Theorem 4 "
