@@ -6,6 +6,7 @@ from fusionopt.recovery.aggregation import bipartition, optimal_cluster_weights,
 from fusionopt.recovery.bounds import lambda_max_1d, lambda_max_socp
 from fusionopt.recovery.certify import Certification, certify
 from fusionopt.recovery.flow import FlowResult, min_flow
+from fusionopt.recovery.papers import Finding, Report, verify
 from fusionopt.recovery.restricted import RestrictedSolution, solve_restricted
 from fusionopt.recovery.theorems import (
     ConservativeBounds,
@@ -20,7 +21,9 @@ from fusionopt.recovery.theorems import (
 __all__ = [
     "Certification",
     "ConservativeBounds",
+    "Finding",
     "FlowResult",
+    "Report",
     "RestrictedSolution",
     "bipartition",
     "certify",
@@ -36,4 +39,5 @@ __all__ = [
     "theorem2_bound_sharp",
     "theorem3_interval",
     "theorem4_bounds",
+    "verify",
 ]

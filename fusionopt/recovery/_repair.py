@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt.recovery._coupling import tally
-from fusionopt.recovery._model import EPS
+from fusionopt.recovery._nodes import EPS
 from fusionopt.recovery._regions import Patch, Region
 
 FloatArray = NDArray[np.float64]

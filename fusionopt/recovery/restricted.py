@@ -257,10 +257,10 @@ def _local_bounds(
     """
     total, total_rounding = (float(np.sqrt(np.square(v).sum())) for v in (norms, errors))
     k, d = y.shape
-    doubt = float(newton.sums.hessian_errors(y).max())
+    doubt: float = float(newton.sums.hessian_errors(y).max())
 
     def least(reach: float, penalty: bool) -> float:
-        blocks = newton.sums.below(y, reach)
+        blocks: FloatArray = newton.sums.below(y, reach)
         if not penalty:
             values = blocks if blocks.ndim == 1 else np.linalg.eigvalsh(blocks)[:, 0]
             return float(values.min()) - (8.0 * d + 32) * EPS * float(traces(blocks, d).max()) - doubt

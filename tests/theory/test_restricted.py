@@ -223,8 +223,6 @@ def test_arguments_are_checked() -> None:
         solve_restricted(problem, [0, 1], start=[[0.0]])
     with pytest.raises(InvalidTypeError, match="problem is a str"):
         solve_restricted("problem", [0, 1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="Huber; recovery needs a quadratic loss"):
-        solve_restricted(fo.FusionProblem(fo.Huber([0.0, 1.0], delta=1.0)), [0, 1])
     assert issubclass(Other, Penalty)
     with pytest.raises(InvalidArgumentError, match="Other; recovery needs L2Norm"):
         solve_restricted(fo.FusionProblem(problem.loss, penalty=Other()), [0, 1])
