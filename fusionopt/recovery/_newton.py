@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from fusionopt.recovery._coupling import Operator
 from fusionopt.recovery._model import ClusterModel
-from fusionopt.recovery._nodes import EPS, apply_blocks
+from fusionopt.recovery._nodes import EPS, apply_blocks, as_matrices
 
 FloatArray = NDArray[np.float64]
 
@@ -77,14 +77,6 @@ class Newton:
             trial_residual = self.residual(trial, delta)
         move = t * float(np.sqrt(np.square(p).sum(axis=1).max()))
         return trial, trial_residual, move
-
-
-def as_matrices(blocks: FloatArray, d: int) -> FloatArray:
-    """(K, d, d), from (K,) for multiples of the identity."""
-    if blocks.ndim == 3:
-        return blocks
-    matrices: FloatArray = blocks[:, None, None] * np.eye(d)
-    return matrices
 
 
 def _solve_dense(matrix: FloatArray, rhs: FloatArray) -> FloatArray:

@@ -34,6 +34,14 @@ def lengths(rows: FloatArray) -> FloatArray:
     return norms
 
 
+def as_matrices(blocks: FloatArray, d: int) -> FloatArray:
+    """(K, d, d), from (K,) for multiples of the identity."""
+    if blocks.ndim == 3:
+        return blocks
+    matrices: FloatArray = blocks[:, None, None] * np.eye(d)
+    return matrices
+
+
 class NodeFunctions(ABC):
     """f_i(shift + z) for each node i; z (m, d) has one point for each node."""
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fusionopt.losses.base import NodeLoss
 from fusionopt.recovery._nodes import EPS, ClusterSums, NodeFunctions, SumClusters, lengths, traces
-from fusionopt.recovery._ranges import LossRanges, ranges_of
+from fusionopt.recovery._ranges import hessian_errors, hessian_range
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -22,7 +22,6 @@ class SmoothNodes(NodeFunctions):
         self.loss, self.shift = loss, shift
         self.gradient_unit, self.hessian_unit = gradient_unit, hessian_unit
         self.step_unit = gradient_unit / hessian_unit
-        self.ranges: LossRanges = ranges_of(loss)
 
     def point(self, z: FloatArray) -> FloatArray:
         """x in the units of the data."""
@@ -39,21 +38,22 @@ class SmoothNodes(NodeFunctions):
         return hessians
 
     def gradient_errors(self, z: FloatArray) -> FloatArray:
-        errors: FloatArray = self.ranges.gradient_errors(self.point(z)) / self.gradient_unit
-        return errors
+        with np.errstate(over="ignore", invalid="ignore"):
+            return lengths(self.loss.gradient_error(self.point(z))) / self.gradient_unit
 
     def gradient_sizes(self, z: FloatArray) -> FloatArray:
         return self.gradient_errors(z) / EPS
 
     def hessian_errors(self, z: FloatArray) -> FloatArray:
-        errors: FloatArray = self.ranges.hessian_errors(self.point(z)) / self.hessian_unit
+        x = self.point(z)
+        errors: FloatArray = hessian_errors(self.loss, x, self.loss.hessians_at(x)) / self.hessian_unit
         return errors
 
     def within(self, z: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
         x = self.point(z)
         # The computed x is off by a rounding of its own.
         radius = reach * self.step_unit + 2 * EPS * lengths(x)
-        low, high = self.ranges.within(x, radius)
+        low, high = hessian_range(self.loss, x, radius)
         return low / self.hessian_unit, high / self.hessian_unit
 
     def sums(self, labels: IntArray, sizes: IntArray, over: SumClusters) -> ClusterSums:
@@ -112,13 +112,13 @@ def newton_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
             return over(loss.gradient(point[parts]))
 
-    ranges = ranges_of(loss)
     count = np.bincount(parts)
     x = np.zeros((n_parts, d))
     gradients = pull(x)
     smallest, stalls = np.full(n_parts, np.inf), np.zeros(n_parts)
     for _ in range(_STEPS):
-        errors = over(ranges.gradient_errors(x[parts]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = over(lengths(loss.gradient_error(x[parts])))
         sizes = lengths(gradients)
         stalls = np.where(sizes < 0.5 * smallest, 0, stalls + 1)
         smallest = np.minimum(smallest, sizes)
