@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
+from fusionopt.losses._glm import GlmLoss
 from fusionopt.losses.base import NodeLoss, QuadraticNodeLoss
-from fusionopt.recovery._nodes import EPS, traces
+from fusionopt.losses.huber import Huber
+from fusionopt.recovery._nodes import EPS, lengths, traces
+from fusionopt.recovery._ranges import row_lengths
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -20,6 +23,10 @@ def difference_bounds(loss: NodeLoss, names: IntArray) -> tuple[FloatArray, Floa
     """epsilon (K,) and delta (K, K); refused where some epsilon is infinite or not known."""
     if isinstance(loss, QuadraticNodeLoss):
         return _quadratic(loss, names)
+    if isinstance(loss, Huber):
+        return _distance(loss, names)
+    if isinstance(loss, GlmLoss):
+        return _predictions(loss, names)
     _refuse(f"loss {type(loss).__name__} has no known bound on its gradient differences", type(loss).__name__)
 
 
@@ -45,11 +52,41 @@ def _quadratic(loss: QuadraticNodeLoss, names: IntArray) -> tuple[FloatArray, Fl
         if not same[mates].all():
             j = int(np.flatnonzero(mates & ~same)[0])
             _refuse(f"nodes {i} and {j} of one cluster have different Hessians", type(loss).__name__)
-        inside[names[i]] = max(inside[names[i]], float(_norms(offsets[mates]).max()))
+        inside[names[i]] = max(inside[names[i]], float(lengths(offsets[mates]).max()))
         others = np.flatnonzero(~mates)
         least = _residuals(turns[others], offsets[others], same[others], sizes[others] + sizes[i])
         np.minimum.at(between[names[i]], names[others], least)
     return inside, between
+
+
+def _distance(loss: Huber, names: IntArray) -> tuple[FloatArray, FloatArray]:
+    """A clipped force m P(x - a): two of them differ most half way between their targets, and far away they are
+    equal, so delta is 0. Different weights: by the triangle inequality.
+    """
+    k = int(names.max()) + 1
+    inside, weights = np.zeros(k), loss.sample_weight
+    for i in range(len(names)):
+        mates = np.flatnonzero(names == names[i])
+        apart = np.minimum(lengths(loss.targets[i] - loss.targets[mates]), 2.0 * loss.delta)
+        common = np.minimum(weights[i], weights[mates])
+        largest = common * apart + np.abs(weights[i] - weights[mates]) * loss.delta
+        inside[names[i]] = max(inside[names[i]], float(largest.max()))
+    return inside, np.zeros((k, k))
+
+
+def _predictions(loss: GlmLoss, names: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Slopes within [low, high]: gradients less the ridge are within mean(w sup |phi'| ||z||) of zero."""
+    low, high = loss._family.slope_range(loss._targets)
+    slopes = np.maximum(np.abs(low), np.abs(high))
+    if not np.isfinite(slopes).all():
+        _refuse(f"gradients of {type(loss).__name__} grow without bound", type(loss).__name__)
+    reach = loss._design.means(loss._weights * slopes * row_lengths(loss))
+    k = int(names.max()) + 1
+    inside = np.zeros(k)
+    for name in range(k):
+        largest = np.sort(reach[names == name])[-2:]
+        inside[name] = float(largest.sum()) if len(largest) == 2 else 0.0
+    return inside, np.zeros((k, k))
 
 
 def _zero(turns: FloatArray, sizes: FloatArray, d: int) -> BoolArray:
@@ -59,14 +96,9 @@ def _zero(turns: FloatArray, sizes: FloatArray, d: int) -> BoolArray:
     return zero
 
 
-def _norms(rows: FloatArray) -> FloatArray:
-    norms: FloatArray = np.sqrt(np.square(rows).sum(axis=1))
-    return norms
-
-
 def _residuals(turns: FloatArray, offsets: FloatArray, same: BoolArray, sizes: FloatArray) -> FloatArray:
     """min over x of ||turn x - offset||: what of the offset lies outside the range of the turn."""
-    norms = _norms(offsets)
+    norms = lengths(offsets)
     if turns.ndim == 1:
         return np.where(same, norms, 0.0)
     values, vectors = np.linalg.eigh(turns)

@@ -254,7 +254,8 @@ def curvature_bounds(loss: NodeLoss) -> tuple[FloatArray, FloatArray]:
     most = loss.majorant()
     if most is None:
         return loss.strong_convexity(), np.full(loss.n_nodes, np.inf)
-    return loss.strong_convexity(), most if most.ndim == 1 else np.linalg.eigvalsh(most)[:, -1]
+    largest = most if most.ndim == 1 else np.asarray(np.linalg.eigvalsh(most)[:, -1], dtype=np.float64)
+    return loss.strong_convexity(), largest
 
 
 def pooled_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:

@@ -43,7 +43,7 @@ def hessian_range(loss: NodeLoss, x: FloatArray, radius: FloatArray) -> tuple[Fl
 
 def hessian_errors(loss: NodeLoss, x: FloatArray, hessians: FloatArray) -> FloatArray:
     """(m,): bounds on the spectral norm of the rounding error of `hessians_at` and of the matrices above."""
-    chain = 32.0 + 8.0 * loss.n_features
+    chain = np.full(loss.n_nodes, 32.0 + 8.0 * loss.n_features)
     if isinstance(loss, GlmLoss | Softmax):
         design = loss._design
         rows = x if isinstance(loss, GlmLoss) else x.reshape(loss.n_nodes, -1, loss.n_classes)
@@ -57,7 +57,7 @@ def hessian_errors(loss: NodeLoss, x: FloatArray, hessians: FloatArray) -> Float
 def _of_predictions(loss: GlmLoss, x: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Means of phi''(eta) z z': each eta = z'x stays within ||z|| radius."""
     design, family, y = loss._design, loss._family, loss._targets
-    eta, lengths = design.predict(x), _row_lengths(loss)
+    eta, lengths = design.predict(x), row_lengths(loss)
     reading = (design.n_columns + 2) * EPS * design.absolute().predict(np.abs(x))
     reach = (lengths * radius[design.nodes] + reading) * (1.0 + 4 * EPS)
     with np.errstate(over="ignore"):
@@ -82,7 +82,7 @@ def _peak(family: Family, y: FloatArray) -> FloatArray:
     return np.full_like(y, np.inf)
 
 
-def _row_lengths(loss: GlmLoss | Softmax) -> FloatArray:
+def row_lengths(loss: GlmLoss | Softmax) -> FloatArray:
     """||z_s|| for every sample."""
     rows = loss._design.rows
     if isinstance(rows, np.ndarray):
@@ -97,7 +97,7 @@ def _of_softmax(loss: Softmax, x: FloatArray, radius: FloatArray) -> tuple[Float
     u'Ku is the variance of u under pi, and its derivative along h is at most that spread times itself.
     """
     design = loss._design
-    lengths = np.maximum.reduceat(_row_lengths(loss), design.offsets[:-1])
+    lengths = np.maximum.reduceat(row_lengths(loss), design.offsets[:-1])
     hessians = loss.hessians_at(x)
     ridge = loss.ridge * np.eye(loss.n_features)
     with np.errstate(over="ignore", invalid="ignore"):

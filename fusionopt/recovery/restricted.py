@@ -263,10 +263,10 @@ def _local_bounds(
         blocks: FloatArray = newton.sums.below(y, reach)
         if not penalty:
             values = blocks if blocks.ndim == 1 else np.linalg.eigvalsh(blocks)[:, 0]
-            return float(values.min()) - (8.0 * d + 32) * EPS * float(traces(blocks, d).max()) - doubt
+            return float(values.min() - (8.0 * d + 32) * EPS * traces(blocks, d).max() - doubt)
         matrix = newton.dense(y, 0.0, blocks)
         size = float(np.abs(matrix).sum(axis=1).max())
-        return float(np.linalg.eigvalsh(matrix)[0]) - (k * d + 32) * EPS * size - doubt
+        return float(np.linalg.eigvalsh(matrix)[0] - (k * d + 32) * EPS * size - doubt)
 
     for penalty in (False, True):
         if penalty and y.size > _EIGEN_LIMIT:

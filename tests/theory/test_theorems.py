@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusionopt import FusionProblem, Graph, LeastSquares, SquaredDistance, reference, scaling
+from fusionopt import (
+    FusionProblem,
+    Graph,
+    Huber,
+    HuberRegression,
+    LeastSquares,
+    Logistic,
+    SquaredDistance,
+    SquaredHinge,
+    reference,
+    scaling,
+)
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError
 from fusionopt.recovery import (
     conservative_bounds,
@@ -265,3 +276,39 @@ def test_theorem_4_needs_strong_convexity():
     loss = LeastSquares([[[1.0, 0.0]], [[0.0, 1.0]]], [[1.0], [2.0]])
     with pytest.raises(InvalidArgumentError, match="LeastSquares of node 0 is not strongly convex"):
         theorem4_bounds(FusionProblem(loss), [0, 1])
+
+
+def test_theorem_3_of_losses_with_bounded_gradients_is_empty_between_clusters():
+    rng = np.random.default_rng(9)
+    points = rng.standard_normal((6, 2)) + 5.0 * (np.arange(6) > 2)[:, None]
+    labels = [0, 0, 0, 1, 1, 1]
+    huber = Huber(points, delta=0.4)
+    low, high = theorem3_interval(FusionProblem(huber), labels)
+    assert high <= 0 < low
+    # epsilon is attained half way between two targets, or is twice the clipped force.
+    apart = max(np.linalg.norm(points[i] - points[j]) for c in ([0, 1, 2], [3, 4, 5]) for i in c for j in c)
+    assert low == pytest.approx(min(apart, 0.8) / 3, rel=1e-12)
+    designs = [rng.standard_normal((5, 2)) for _ in labels]
+    for loss in (
+        Logistic(designs, [np.array([1, -1, 1, -1, 1])] * 6),
+        HuberRegression(designs, [rng.standard_normal(5) for _ in labels], delta=0.3),
+    ):
+        low, high = theorem3_interval(FusionProblem(loss), labels)
+        assert high <= 0
+        for _ in range(200):
+            x = 10.0 ** rng.uniform(-1, 2) * rng.standard_normal(2)
+            g = loss.gradient(np.tile(x, (6, 1)))
+            for cluster in ([0, 1, 2], [3, 4, 5]):
+                assert max(np.linalg.norm(g[i] - g[j]) for i in cluster for j in cluster) <= 3 * low * (
+                    1 + 1e-12
+                )
+    with pytest.raises(InvalidArgumentError, match="gradients of SquaredHinge grow without bound"):
+        theorem3_interval(FusionProblem(SquaredHinge(designs, [np.array([1, -1, 1, -1, 1])] * 6)), labels)
+    weighted = Huber(points, delta=0.4, sample_weight=[1.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+    low, _ = theorem3_interval(FusionProblem(weighted), labels)
+    for x in points[:3, None] + 0.5 * rng.standard_normal((3, 200, 2)):
+        for point in x:
+            g = weighted.gradient(np.tile(point, (6, 1)))
+            assert max(np.linalg.norm(g[i] - g[j]) for i in range(3) for j in range(3)) <= 3 * low * (
+                1 + 1e-12
+            )
