@@ -9,7 +9,7 @@ powers of two, so that its numbers are of order one whatever the units and the o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,31 @@ class Certificate:
     penalty: float
     dual_residual: float
     met: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The penalty's part of a certificate, in the caller's units.
+
+    Attributes
+    ----------
+    penalty : float
+        sum w_ij g(x_i - x_j; lam).
+    slack : float
+        penalty - <v, Bx> >= 0.
+    model_gap : float
+        Duality gap of the quadratic model in the engine.
+    rounding : float
+        Bound on the rounding error of `model_gap`.
+    sums : float64 (n_nodes, n_features)
+        Row sums of the duals.
+    """
+
+    penalty: float
+    slack: float
+    model_gap: float
+    rounding: float
+    sums: FloatArray
 
 
 @dataclass(frozen=True)
@@ -183,9 +208,9 @@ class Engine:
     def _scaled_lam(self, lam: float) -> float:
         return self._capped_lam(lam) * self._u / (self._h * self._s)
 
-    def _build(self) -> Any:
-        problem, settings, graph = self.problem, self._settings, self.problem.graph
-        m, d = problem.n_nodes, problem.n_features
+    def _core_loss(self) -> tuple[tuple[Any, ...], FloatArray]:
+        """What the core takes of the loss, in its coordinates, and the projector on the common null space."""
+        d = self.problem.n_features
         eigenvalues, basis, hessian = self._hessians, None, None
         linear = self._linear
         null = np.zeros((d, d))
@@ -199,6 +224,44 @@ class Engine:
             linear = np.einsum("iac,ic->ia", basis, np.where(eigenvalues > 0, along, 0.0))
             common = null_projectors(hessian.sum(axis=0, keepdims=True), d)
             null = null if common is None else common[0]
+        return (eigenvalues, basis, hessian, linear, self._constant), null
+
+    def update(self, loss: QuadraticNodeLoss) -> None:
+        """Put another quadratic of the same shape in the place of the loss; coordinates, duals and rho stay.
+
+        The proximal Newton method's models of a smooth loss come this way.
+        """
+        self._loss = loss
+        self.problem = replace(self.problem, loss=loss)
+        self._linear = -loss.gradient(self.shift) / (self._h * self._s)
+        self._hessians = loss.hessians() / self._h
+        self._constant = float(loss.value(self.shift)) / (self._h * self._s**2)
+        self._core.set_loss(*self._core_loss()[0])
+
+    def set_tolerance(self, eps_rel: float, eps_abs: float) -> None:
+        """Another tolerance for the core's stop rule; eps_abs in the objective's units."""
+        self._core.set_tolerance(eps_rel, eps_abs / (self._h * self._s**2))
+
+    def judge(self, x: FloatArray) -> Judgement:
+        """The penalty's part of a certificate at x (caller's coordinates), with the present duals."""
+        told = self._core.certify(np.ascontiguousarray((x - self.shift) / self._s))
+        lam, unit = self.problem.lam, self._h * self._s**2
+        penalty = lam * told["penalty"] * self._s * self._u
+        true = penalty
+        if self._capped(self._cap_lam) or self._capped(lam) or self._capped_lam(lam) < lam:
+            true = self.problem.penalty_value(x)
+            penalty *= self._capped_lam(lam) / lam
+        return Judgement(
+            penalty=true,
+            slack=told["slack"] * unit + max(true - penalty, 0.0),
+            model_gap=told["gap"] * unit,
+            rounding=told["rounding"] * unit,
+            sums=self._core.dual_sums * (self._h * self._s),
+        )
+
+    def _build(self) -> Any:
+        problem, settings, graph = self.problem, self._settings, self.problem.graph
+        m, d = problem.n_nodes, problem.n_features
         options: dict[str, Any] = {
             "eps_rel": settings.eps_rel,
             "eps_abs": settings.eps_abs / (self._h * self._s**2),
@@ -206,7 +269,8 @@ class Engine:
             "rho": 0.0 if settings.rho is None else settings.rho * self._u / self._h,
             "check_every": settings.check_every or 0,
         }
-        quadratic = (eigenvalues, basis, hessian, linear, self._constant, self._scaled_lam(problem.lam))
+        loss, null = self._core_loss()
+        quadratic: tuple[Any, ...] = (*loss, self._scaled_lam(problem.lam))
         if not graph.is_complete:
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])

@@ -59,6 +59,7 @@ py::dict to_dict(const Certificate& c) {
     out["gap"] = c.gap;
     out["rounding"] = c.rounding;
     out["penalty"] = c.penalty;
+    out["slack"] = c.slack;
     out["residual"] = c.residual;
     out["met"] = c.met;
     return out;
@@ -110,6 +111,19 @@ void register_admm(py::module_& module) {
             py::arg("check_every"))
         .def("run", &Admm::run, py::arg("iterations"), py::call_guard<py::gil_scoped_release>())
         .def("set_lam", &Admm::set_lam, py::arg("lam"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "set_loss",
+            [](Admm& self, const Doubles& eigenvalues, const std::optional<Doubles>& basis,
+               const std::optional<Doubles>& hessian, const Doubles& linear, double constant) {
+                QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
+                if (loss.n_nodes * loss.n_features != static_cast<Index>(self.x().size()))
+                    throw std::invalid_argument("the new loss must have the shape of the old one");
+                py::gil_scoped_release release;
+                self.set_loss(std::move(loss));
+            },
+            py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
+            py::arg("constant"))
+        .def("set_tolerance", &Admm::set_tolerance, py::arg("eps_rel"), py::arg("eps_abs"))
         .def("tighten", &Admm::tighten, py::arg("factor"))
         .def("finish",
              [](Admm& self) {
@@ -172,6 +186,12 @@ void register_admm(py::module_& module) {
                  return to_matrix(out, m, static_cast<Index>(out.size()) / m);
              })
         .def("primal_residual", &Admm::primal_residual)
+        .def_property_readonly("dual_sums",
+                               [](const Admm& self) {
+                                   const Index m = static_cast<Index>(self.labels().size());
+                                   return to_matrix(self.dual_sums(), m,
+                                                    static_cast<Index>(self.dual_sums().size()) / m);
+                               })
         .def_property_readonly("last", [](const Admm& self) { return to_dict(self.last()); })
         .def_property_readonly("x",
                                [](const Admm& self) {

@@ -67,6 +67,7 @@ Certificate Admm::judge(const Vector& x, double penalty) {
     Certificate out;
     const double slack = lam_ * penalty - value.product;
     out.penalty = penalty;
+    out.slack = slack > 0.0 ? slack : 0.0;
     out.objective = loss_.constant + value.value + lam_ * penalty;
     const double magnitude = std::fabs(loss_.constant) + value.magnitude + lam_ * penalty + value.stat;
     out.rounding = kEps * coupling_->chain() * magnitude;
@@ -267,16 +268,10 @@ double Admm::primal_residual() {
     return absolute;
 }
 
-void Admm::set_lam(double lam) {
-    unproject();
+// The loop's counters and the x-step of the present state, after the problem has changed.
+void Admm::restart() {
     finished_.clear();
     best_ = {};
-    Coupling::SweepRequest request;
-    request.kind = SweepKind::kMove;
-    request.lam_old = lam_;
-    lam_ = lam;
-    request.step = step(0.0);
-    coupling_->sweep(request, x_, s_, nullptr);
     since_start_ = 0;
     n_adapted_ = 0;
     next_adapt_ = 20;
@@ -284,6 +279,25 @@ void Admm::set_lam(double lam) {
     clip_ = 100.0;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
     coupling_->solve_x(loss_, rhs_, x_);
+}
+
+void Admm::set_lam(double lam) {
+    unproject();
+    Coupling::SweepRequest request;
+    request.kind = SweepKind::kMove;
+    request.lam_old = lam_;
+    lam_ = lam;
+    request.step = step(0.0);
+    coupling_->sweep(request, x_, s_, nullptr);
+    restart();
+}
+
+void Admm::set_loss(QuadraticLoss loss) {
+    unproject();
+    loss_ = std::move(loss);
+    sweep(0.0, false);
+    coupling_->set_rho(loss_, rho_);
+    restart();
 }
 
 void Admm::warm_start(const Vector& x) {

@@ -24,6 +24,7 @@ struct Certificate {
     double gap = 0.0;       // objective - dual_objective, summed from its non-negative parts
     double rounding = 0.0;  // bound on the rounding error of gap
     double penalty = 0.0;   // sum_e w_e ||x_i - x_j||
+    double slack = 0.0;     // lam penalty - <g, x>: the penalty's part of the gap
     double residual = 0.0;  // max_i ||grad f_i(x_i) + sum_j v_ij||
     bool met = false;       // the stop rule holds
 };
@@ -62,6 +63,16 @@ class Admm {
     Certificate certify(const Vector& x);
     // Continues at another lam from the present state.
     void set_lam(double lam);
+    // Puts another quadratic in the place of the loss, keeping duals and rho (quadratic models of a smooth
+    // loss).
+    void set_loss(QuadraticLoss loss);
+    // Another tolerance for the stop rule, in the units of the objective.
+    void set_tolerance(double eps_rel, double eps_abs) {
+        options_.eps_rel = eps_rel;
+        options_.eps_abs = eps_abs;
+    }
+    // Row sums of the duals that the last certify() judged: g_i = sum_j v_ij.
+    const Vector& dual_sums() const { return g_; }
     // Starts from a point: edges between equal rows get no dual, the others the dual that points along them.
     void warm_start(const Vector& x);
     // The mean of x over the components of edges whose dual lies inside its ball.
@@ -92,6 +103,7 @@ class Admm {
     bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
+    void restart();
     double repair(double& work);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;

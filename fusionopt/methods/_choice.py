@@ -8,8 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
+from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
+from fusionopt.methods.proximal_newton import ProximalNewtonSession
+from fusionopt.methods.smooth import SmoothSession
+from fusionopt.penalties import SquaredL2
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
 from fusionopt.settings import AdmmSettings, Settings
@@ -37,4 +41,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     """
     _checks.check_instance("settings", settings, AdmmSettings, "for instance AdmmSettings(), or None")
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
-    return AdmmSession(problem, settings, point)
+    if isinstance(problem.penalty, SquaredL2):
+        return SmoothSession(problem, settings, point)
+    if isinstance(problem.loss, QuadraticNodeLoss):
+        return AdmmSession(problem, settings, point)
+    return ProximalNewtonSession(problem, settings, point)

@@ -1,0 +1,142 @@
+"""A point judged by duals, the stop rule, and the `Result` that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt.clusters import exact_labels
+from fusionopt.losses.base import EPS, NodeLoss
+from fusionopt.methods._monitor import Monitor
+from fusionopt.problem import FusionProblem
+from fusionopt.result import Result
+from fusionopt.settings import Settings
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A point judged by duals.
+
+    Attributes
+    ----------
+    x : float64 (n_nodes, n_features)
+    objective, gap, rounding : float
+        F(x); F(x) - D(v), inf where no bound exists; bound on the rounding error of the gap.
+    residual, distance : float
+        max_i ||grad f_i(x_i) + G_i||; the same over all nodes together, relative to the forces.
+    model_gap : float
+        Gap of the model that a method works on.
+    dual_scale : float
+        The duals judged are this many times the method's.
+    """
+
+    x: FloatArray
+    objective: float
+    gap: float
+    rounding: float
+    residual: float
+    distance: float
+    model_gap: float = 0.0
+    dual_scale: float = 1.0
+
+    @property
+    def dual_objective(self) -> float:
+        return self.objective - self.gap
+
+    @property
+    def exact(self) -> bool:
+        """The gap is zero up to rounding."""
+        return bool(np.isfinite(self.gap) and self.gap <= self.rounding)
+
+    def optimal(self, settings: Settings) -> bool:
+        """The stop rule: gap <= eps_rel max(|P|, |D|) + eps_abs, or within rounding."""
+        size = max(abs(self.objective), abs(self.dual_objective))
+        return self.exact or bool(
+            np.isfinite(self.gap) and self.gap <= settings.eps_rel * size + settings.eps_abs
+        )
+
+    def stationary(self, settings: Settings) -> bool:
+        """Where no bound exists: the subdifferential comes within eps_rel of zero, relative to the forces."""
+        return not np.isfinite(self.gap) and self.distance <= settings.eps_rel
+
+    def done(self, settings: Settings) -> bool:
+        return self.optimal(settings) or self.stationary(settings)
+
+
+def judge_nodes(loss: NodeLoss, x: FloatArray, sums: FloatArray) -> tuple[float, float, float, float, float]:
+    """The losses' part of a certificate: value, gap, rounding, residual, relative distance.
+
+    ``sums`` are G_i = sum_j v_ij. A node whose gradient is zero within its rounding error, and that nothing pulls,
+    is at its own minimum also where no bound is known.
+    """
+    node, slope = loss.fenchel(x, sums), loss.gradient(x)
+    at_rest = ((np.abs(slope) <= 4 * loss.gradient_error(x)) & (sums == 0)).all(axis=1)
+    gaps = np.where(at_rest & ~np.isfinite(node.gap), 0.0, node.gap)
+    errors = np.where(at_rest & ~np.isfinite(node.error), 0.0, node.error)
+    value = loss.value(x)
+    residual = np.linalg.norm(slope + sums, axis=1)
+    forces = max(float(np.linalg.norm(slope)), float(np.linalg.norm(sums)))
+    rounding = float(errors.sum()) + EPS * (len(x) + 8) * abs(value)
+    at_rest |= residual == 0
+    distance = 0.0 if at_rest.all() or forces == 0 else float(np.linalg.norm(residual)) / forces
+    return value, float(gaps.sum()), rounding, float(residual.max()), distance
+
+
+def to_result(
+    problem: FusionProblem,
+    settings: Settings,
+    check: Check,
+    monitor: Monitor,
+    *,
+    stopped: str,
+    n_iter: int,
+    how: str,
+    setup_time: float,
+    primal_residual: float,
+    duals: Callable[[], FloatArray],
+) -> Result:
+    """The result of a run that ended at ``check``; ``how`` says in a clause what the method did."""
+    bounded = np.isfinite(check.gap)
+    if check.optimal(settings):
+        status = "optimal"
+    elif check.stationary(settings):
+        status = "stationary"
+    elif not np.isfinite(check.objective):
+        status = "numerical_error"
+    else:
+        status = "interrupted" if stopped == "interrupted" else "user_limit"
+    size = max(abs(check.objective), abs(check.dual_objective)) if bounded else np.nan
+    rel_gap = 0.0 if check.exact or check.gap == 0 else check.gap / size if bounded else np.nan
+    found = f"relative gap {rel_gap:.1e}"
+    if not bounded:
+        found = f"no bound exists here: subdifferential within {check.distance:.1e} of zero, relative to the forces"
+    start = {"optimal": "certified optimum", "stationary": "stationary"}.get(
+        status, stopped or "the tolerance was not met"
+    )
+    elapsed = monitor.elapsed
+    monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap)
+    result = Result(
+        problem=problem,
+        settings=settings,
+        x=check.x,
+        labels=exact_labels(check.x, problem.graph),
+        objective=check.objective,
+        dual_objective=check.dual_objective if bounded else np.nan,
+        gap=check.gap if bounded else np.nan,
+        rel_gap=rel_gap,
+        status=status,
+        message=f"{start}: {found}; {how}",
+        n_iter=n_iter,
+        primal_residual=primal_residual,
+        dual_residual=check.residual,
+        setup_time=setup_time,
+        solve_time=elapsed,
+        trace=monitor.trace.arrays(),
+    )
+    result.keep_duals(duals)
+    return result

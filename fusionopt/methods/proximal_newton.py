@@ -1,0 +1,223 @@
+"""Proximal Newton: any smooth convex loss with the l2 penalty, by quadratic models that the ADMM engine solves.
+
+    x <- argmin_z  sum_i [ <grad f_i(x_i), z_i - x_i> + 1/2 (z_i - x_i)'H_i (z_i - x_i) ] + penalty(z)
+
+The engine keeps its duals from one model to the next. They are feasible for the true problem too, so each check
+bounds it by Fenchel's inequality at each node (theory: duality gap), whatever the model:
+
+    gap = sum_i [ f_i(x_i) + f_i^*(-G_i) + <G_i, x_i> ] + [ penalty(x) - <v, Bx> ],     G_i = sum_j v_ij
+"""
+
+from __future__ import annotations
+
+import time
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt._bridge import Engine
+from fusionopt.losses.base import NodeLoss
+from fusionopt.losses.pooled import newton_minimiser
+from fusionopt.losses.quadratic_model import QuadraticModel
+from fusionopt.methods._check import Check, judge_nodes, to_result
+from fusionopt.methods._monitor import Monitor
+from fusionopt.problem import FusionProblem
+from fusionopt.result import Result
+from fusionopt.settings import AdmmSettings
+
+FloatArray = NDArray[np.float64]
+
+_INNER_SHARE = 0.2
+"""A model is replaced when its own gap is this share of the true gap: solving it further would not pay."""
+_INNER_SWEEPS = 200
+"""... or after this many sweeps."""
+_MAX_FINISHES = 6
+_ARMIJO = 1e-4
+_FLAT = 1e-10
+"""Least curvature of a model where a loss has flat directions, relative to the largest of all nodes."""
+
+
+def quadratic_model(loss: NodeLoss, x: FloatArray, damping: float) -> QuadraticModel:
+    """Second-order expansion of a loss at x, made definite.
+
+    ``damping`` adds that share of the mean curvature to each node's Hessian.
+    """
+    hessians = loss.hessians_at(x)
+    d = loss.n_features
+    if hessians.ndim == 1:
+        size = hessians
+    else:
+        size = np.trace(hessians, axis1=1, axis2=2) / d
+    largest = float(size.max())
+    flat = _FLAT if float(loss.strong_convexity().min()) <= 0 else 0.0
+    lift = damping * np.maximum(size, 1e-3 * largest) + flat * (largest if largest > 0 else 1.0)
+    lifted = hessians + (lift if hessians.ndim == 1 else lift[:, None, None] * np.eye(d))
+    return QuadraticModel(x, loss.values(x), loss.gradient(x), lifted, loss.gradient_error(x))
+
+
+class ProximalNewtonSession:
+    """A smooth problem that moves from lam to lam and keeps its point and its duals.
+
+    Parameters
+    ----------
+    problem : FusionProblem
+    settings : AdmmSettings
+    point : float64 (n_nodes, n_features) or None
+        Where to start.
+    """
+
+    def __init__(self, problem: FusionProblem, settings: AdmmSettings, point: FloatArray | None) -> None:
+        start = time.perf_counter()
+        self._problem, self._settings = problem, settings
+        components = problem.graph.component_labels
+        zero = np.zeros((int(components.max()) + 1, problem.n_features))
+        self._pooled = newton_minimiser(problem.loss, components, zero)[components]
+        self._anchor = self._pooled if point is None else point
+        self._damping = 0.0
+        self._engine: Engine | None = None
+        self._models = 0
+        self._setup_time = time.perf_counter() - start
+
+    def set_lam(self, lam: float) -> None:
+        """Go on at another lam."""
+        start = time.perf_counter()
+        self._problem = self._problem.with_lam(lam)
+        if self._engine is not None:
+            self._engine.set_lam(lam)
+        self._setup_time = time.perf_counter() - start
+
+    def run(self, monitor: Monitor) -> Result:
+        """Solve at the present lam; the duals of the result are the engine's until it moves on."""
+        problem, settings = self._problem, self._settings
+        if problem.lam == 0 or problem.graph.n_edges == 0:
+            return self._decoupled(monitor)
+        engine = self._open()
+        if engine.decoupled:  # every node agrees with the minimiser of its component
+            return self._decoupled(monitor)
+        first, since, stopped, finishes = engine.n_iter, 0, "", 0
+        self._models = 1
+        best: Check | None = None
+        while not stopped:
+            left = settings.max_iter - (engine.n_iter - first)
+            if left <= 0:
+                stopped = f"max_iter = {settings.max_iter} was reached"
+                break
+            before = engine.n_iter
+            engine.run(min(engine.check_every, left))
+            since += engine.n_iter - before
+            check = self._judge(engine, engine.point())
+            stopped = monitor.report(engine.n_iter - first, check.objective, check.dual_objective, check.gap)
+            if check.done(settings):
+                finishes += 1
+                best = self._finish(engine, check)
+                if best is not None or finishes > _MAX_FINISHES:
+                    break
+            if check.model_gap <= _INNER_SHARE * check.gap or since >= _INNER_SWEEPS:
+                self._advance(engine, check)
+                since = 0
+        final = self._judge(engine, best.x if best is not None else engine.point())
+        self._anchor = final.x
+        n_iter = engine.n_iter - first
+        return to_result(
+            problem,
+            settings,
+            final,
+            monitor,
+            stopped=stopped,
+            n_iter=n_iter,
+            how=f"{n_iter} sweeps on {self._models} quadratic models (proximal Newton)",
+            setup_time=self._setup_time,
+            primal_residual=engine.primal_residual(),
+            duals=lambda: final.dual_scale * engine.duals(),
+        )
+
+    def _open(self) -> Engine:
+        if self._engine is None:
+            problem, loss = self._problem, self._problem.loss
+            model = quadratic_model(loss, self._pooled, self._damping)
+            self._engine = Engine(
+                FusionProblem(model, problem.graph, problem.penalty, problem.lam), self._settings
+            )
+            if self._anchor is not self._pooled and not self._engine.decoupled:
+                self._engine.update(quadratic_model(loss, self._anchor, self._damping))
+                self._engine.warm_start(self._anchor)
+        return self._engine
+
+    def _judge(self, engine: Engine, x: FloatArray) -> Check:
+        loss = self._problem.loss
+        told = engine.judge(x)
+        scale = loss.dual_scale(told.sums)
+        value, gap, rounding, residual, distance = judge_nodes(loss, x, scale * told.sums)
+        return Check(
+            x=x,
+            objective=value + told.penalty,
+            gap=gap + (1.0 - scale) * told.penalty + scale * told.slack,
+            # The engine's bound covers the sums of the duals and the penalty.
+            rounding=rounding + told.rounding,
+            residual=residual,
+            distance=distance,
+            model_gap=told.model_gap,
+            dual_scale=scale,
+        )
+
+    def _advance(self, engine: Engine, check: Check) -> None:
+        """Expand the loss at the new point, or where the line search stops on the way to it."""
+        problem, old = self._problem, self._anchor
+        value, target = problem.objective(old), check.objective
+        new = check.x
+        if not target <= value:
+            slope = float((problem.loss.gradient(old) * (new - old)).sum())
+            slope += problem.penalty_value(new) - problem.penalty_value(old)
+            share = 1.0
+            for _ in range(40):
+                share *= 0.5
+                new = old + share * (check.x - old)
+                if problem.objective(new) <= value + _ARMIJO * share * min(slope, 0.0):
+                    break
+            else:
+                new = old
+            self._damping = max(10 * self._damping, 1e-3)
+        else:
+            self._damping = 0.1 * self._damping if self._damping > 1e-8 else 0.0
+        self._anchor = new
+        self._models += 1
+        engine.update(quadratic_model(problem.loss, new, self._damping))
+
+    def _finish(self, engine: Engine, raw: Check) -> Check | None:
+        """The partition of the model, then of the model at its own solution, until the gap is at rounding."""
+        best: Check | None = None
+        for _ in range(_MAX_FINISHES):
+            told = engine.finish()
+            check = self._judge(engine, engine.point())
+            good = check.done(self._settings)
+            if told.accepted and good and check.objective <= raw.objective + raw.rounding + check.rounding:
+                stalled = best is not None and check.gap > 0.5 * best.gap
+                best = check
+                if check.exact or stalled:
+                    break
+            elif best is not None:
+                break
+            self._advance(engine, check)
+            engine.run(engine.check_every)
+        return best
+
+    def _decoupled(self, monitor: Monitor) -> Result:
+        """lam = 0, no edges, or nodes that all agree: every node (or component) on its own."""
+        problem = self._problem
+        apart = problem.lam == 0 or problem.graph.n_edges == 0
+        x = newton_minimiser(problem.loss, np.arange(problem.n_nodes), self._pooled) if apart else self._pooled
+        value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, np.zeros_like(x))
+        check = Check(x, value, gap, rounding, residual, distance)
+        monitor.report(0, check.objective, check.dual_objective, check.gap)
+        shape = (problem.graph.n_edges, problem.n_features)
+        return to_result(
+            problem,
+            self._settings,
+            check,
+            monitor,
+            stopped="",
+            n_iter=0,
+            how="every node is solved on its own" if apart else "every component is at its common minimiser",
+            setup_time=self._setup_time,
+            primal_residual=0.0,
+            duals=lambda: np.zeros(shape),
+        )
