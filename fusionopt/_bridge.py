@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fusionopt import _checks, _core
 from fusionopt.losses.base import EPS, QuadraticNodeLoss
 from fusionopt.losses.pooled import null_projectors, pooled_hessians, pooled_minimiser
-from fusionopt.penalties import L2Norm
+from fusionopt.penalties import L1Norm, L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import AdmmSettings
 
@@ -134,7 +134,10 @@ class Engine:
         _checks.check_instance(
             "problem.loss", loss, QuadraticNodeLoss, "this version solves SquaredDistance and LeastSquares"
         )
-        _checks.check_instance("problem.penalty", problem.penalty, L2Norm, "this version solves L2Norm")
+        penalty = problem.penalty
+        _checks.check_instance("problem.penalty", penalty, (L2Norm, L1Norm), "this engine solves the norms")
+        # With one feature both norms are the same, and the l2 form finishes partitions.
+        self.separable = isinstance(penalty, L1Norm) and problem.n_features > 1
         assert isinstance(loss, QuadraticNodeLoss)  # for the type checker: refused above otherwise
         self.problem = problem
         self._loss = loss
@@ -268,6 +271,7 @@ class Engine:
             "relaxation": settings.relaxation,
             "rho": 0.0 if settings.rho is None else settings.rho * self._u / self._h,
             "check_every": settings.check_every or 0,
+            "separable": self.separable,
         }
         loss, null = self._core_loss()
         quadratic: tuple[Any, ...] = (*loss, self._scaled_lam(problem.lam))

@@ -552,12 +552,14 @@ def check_callable(name: str, value: object) -> None:
         )
 
 
-def check_instance(name: str, value: object, kind: type, how: str) -> None:
-    """An object of a fusionopt class."""
+def check_instance(name: str, value: object, kind: type | tuple[type, ...], how: str) -> None:
+    """An object of a fusionopt class (or of one of several)."""
     if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        wanted = " or ".join(k.__name__ for k in kinds)
         refuse_type(
-            f"{name} is a {type(value).__name__}; give a {kind.__name__}, {how}.",
+            f"{name} is a {type(value).__name__}; give a {wanted}, {how}.",
             argument=name,
             got=type(value).__name__,
-            wanted=kind.__name__,
+            wanted=wanted,
         )

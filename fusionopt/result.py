@@ -15,6 +15,7 @@ from fusionopt.clusters import cluster_sizes
 from fusionopt.errors import NotConvergedError
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.penalties import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import Settings
 
@@ -160,7 +161,8 @@ class Result:
     @cached_property
     def labels_certified(self) -> bool | None:
         many = self.n_clusters * self.problem.n_features > CERTIFY_LIMIT
-        if self._duals is None or self.status != "optimal" or many:
+        l2 = isinstance(self.problem.penalty, L2Norm)
+        if self._duals is None or self.status != "optimal" or many or not l2:
             return None
         from fusionopt.recovery import certify
 

@@ -42,6 +42,16 @@ QuadraticLoss make_loss(const Doubles& eigenvalues, const std::optional<Doubles>
     return loss;
 }
 
+// The l2 penalty takes one coupling of all features; the l1 penalty (`separable`) one of each feature beside
+// it.
+template <class Make>
+std::unique_ptr<Coupling> make_coupling(const Make& make, Index n_nodes, Index n_features, bool separable) {
+    if (!separable) return make(n_features);
+    std::vector<std::unique_ptr<Coupling>> parts;
+    for (Index k = 0; k < n_features; ++k) parts.push_back(make(1));
+    return make_separable_coupling(make(n_features), std::move(parts), n_nodes);
+}
+
 AdmmOptions make_options(double eps_rel, double eps_abs, double relaxation, double rho, Index check_every) {
     AdmmOptions out;
     out.eps_rel = eps_rel;
@@ -74,25 +84,29 @@ void register_admm(py::module_& module) {
             [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
                const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
                double weight, const Doubles& node_weights, const Doubles& common_null, double eps_rel,
-               double eps_abs, double relaxation, double rho, Index check_every) {
+               double eps_abs, double relaxation, double rho, Index check_every, bool separable) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features;
-                auto coupling =
-                    make_complete_coupling(m, d, weight, to_vector("node_weights", node_weights, {m}),
-                                           to_vector("common_null", common_null, {d, d}));
+                const Vector r = to_vector("node_weights", node_weights, {m}),
+                             null = to_vector("common_null", common_null, {d, d});
+                const auto make = [&](Index features) {
+                    return make_complete_coupling(m, features, weight, r,
+                                                  features == d ? null : Vector(1, 0.0));
+                };
+                auto coupling = make_coupling(make, m, d, separable);
                 return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
                                               make_options(eps_rel, eps_abs, relaxation, rho, check_every));
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
             py::arg("constant"), py::arg("lam"), py::arg("weight"), py::arg("node_weights"),
             py::arg("common_null"), py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"),
-            py::arg("relaxation"), py::arg("rho"), py::arg("check_every"))
+            py::arg("relaxation"), py::arg("rho"), py::arg("check_every"), py::arg("separable") = false)
         .def_static(
             "edges",
             [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
                const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
                const Int32s& tail, const Int32s& head, const Doubles& weights, double eps_rel, double eps_abs,
-               double relaxation, double rho, Index check_every) {
+               double relaxation, double rho, Index check_every, bool separable) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features, n = tail.size();
                 std::vector<std::int32_t> from = to_vector("tail", tail, {n}),
@@ -100,15 +114,18 @@ void register_admm(py::module_& module) {
                 for (std::size_t e = 0; e < from.size(); ++e)
                     if (from[e] < 0 || from[e] >= to[e] || to[e] >= m)
                         throw std::invalid_argument("edges must satisfy 0 <= i < j < n_nodes");
-                auto coupling = make_edge_coupling(m, d, std::move(from), std::move(to),
-                                                   to_vector("weights", weights, {n}));
+                const Vector w = to_vector("weights", weights, {n});
+                const auto make = [&](Index features) {
+                    return make_edge_coupling(m, features, from, to, w);
+                };
+                auto coupling = make_coupling(make, m, d, separable);
                 return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
                                               make_options(eps_rel, eps_abs, relaxation, rho, check_every));
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
             py::arg("constant"), py::arg("lam"), py::arg("tail"), py::arg("head"), py::arg("weights"),
             py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"), py::arg("relaxation"), py::arg("rho"),
-            py::arg("check_every"))
+            py::arg("check_every"), py::arg("separable") = false)
         .def("run", &Admm::run, py::arg("iterations"), py::call_guard<py::gil_scoped_release>())
         .def("set_lam", &Admm::set_lam, py::arg("lam"), py::call_guard<py::gil_scoped_release>())
         .def(

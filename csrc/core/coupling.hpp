@@ -57,11 +57,11 @@ class Coupling {
                           Vector& phi) = 0;
 
     // Sets the state y aside, and exchanges it with the one set aside.
-    void keep_state() {
+    virtual void keep_state() {
         if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
         std::copy_n(y_.data(), y_.size(), kept_.data());
     }
-    void swap_state() { std::swap(y_, kept_); }
+    virtual void swap_state() { std::swap(y_, kept_); }
 
     // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each
     // partition once. `middle` receives the index of the one at margin 0.
@@ -88,6 +88,11 @@ std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features
 // Edges i < j sorted, weights positive; memory about (d + 8) doubles an edge.
 std::unique_ptr<Coupling> make_edge_coupling(Index n_nodes, Index n_features, std::vector<std::int32_t> tail,
                                              std::vector<std::int32_t> head, const Vector& weights);
+// The l1 penalty: `parts` are d couplings of one feature each, `whole` the same graph with all d features
+// (its state is never touched). No partition finishing.
+std::unique_ptr<Coupling> make_separable_coupling(std::unique_ptr<Coupling> whole,
+                                                  std::vector<std::unique_ptr<Coupling>> parts,
+                                                  Index n_nodes);
 
 // Relative distances from the ball at which candidate partitions are read off the duals.
 inline constexpr double kMargins[] = {-1e-1, -3e-2, -1e-2, -1e-3, -1e-4, -1e-6, -1e-8,

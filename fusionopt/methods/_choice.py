@@ -13,7 +13,7 @@ from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
-from fusionopt.penalties import SquaredL2
+from fusionopt.penalties import L1Norm, SquaredL2
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
 from fusionopt.settings import AdmmSettings, Settings
@@ -43,6 +43,7 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
     if isinstance(problem.penalty, SquaredL2):
         return SmoothSession(problem, settings, point)
-    if isinstance(problem.loss, QuadraticNodeLoss):
+    l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1
+    if isinstance(problem.loss, QuadraticNodeLoss) and not l1:
         return AdmmSession(problem, settings, point)
     return ProximalNewtonSession(problem, settings, point)

@@ -11,14 +11,16 @@ bounds it by Fenchel's inequality at each node (theory: duality gap), whatever t
 from __future__ import annotations
 
 import time
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt._bridge import Engine
-from fusionopt.losses.base import NodeLoss
+from fusionopt.losses.base import NodeLoss, QuadraticNodeLoss
 from fusionopt.losses.pooled import newton_minimiser
 from fusionopt.losses.quadratic_model import QuadraticModel
 from fusionopt.methods._check import Check, judge_nodes, to_result
+from fusionopt.methods._coordinates import finish_coordinates
 from fusionopt.methods._monitor import Monitor
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
@@ -72,6 +74,8 @@ class ProximalNewtonSession:
         zero = np.zeros((int(components.max()) + 1, problem.n_features))
         self._pooled = newton_minimiser(problem.loss, components, zero)[components]
         self._anchor = self._pooled if point is None else point
+        # A quadratic is its own model; only the l1 penalty brings one here.
+        self._exact = isinstance(problem.loss, QuadraticNodeLoss)
         self._damping = 0.0
         self._engine: Engine | None = None
         self._models = 0
@@ -111,7 +115,8 @@ class ProximalNewtonSession:
                 best = self._finish(engine, check)
                 if best is not None or finishes > _MAX_FINISHES:
                     break
-            if check.model_gap <= _INNER_SHARE * check.gap or since >= _INNER_SWEEPS:
+            due = check.model_gap <= _INNER_SHARE * check.gap or since >= _INNER_SWEEPS
+            if due and not self._exact:
                 self._advance(engine, check)
                 since = 0
         final = self._judge(engine, best.x if best is not None else engine.point())
@@ -130,15 +135,20 @@ class ProximalNewtonSession:
             duals=lambda: final.dual_scale * engine.duals(),
         )
 
+    def _model(self, x: FloatArray) -> QuadraticNodeLoss:
+        loss = self._problem.loss
+        return loss if isinstance(loss, QuadraticNodeLoss) else quadratic_model(loss, x, self._damping)
+
     def _open(self) -> Engine:
         if self._engine is None:
-            problem, loss = self._problem, self._problem.loss
-            model = quadratic_model(loss, self._pooled, self._damping)
+            problem = self._problem
+            model = self._model(self._pooled)
             self._engine = Engine(
                 FusionProblem(model, problem.graph, problem.penalty, problem.lam), self._settings
             )
             if self._anchor is not self._pooled and not self._engine.decoupled:
-                self._engine.update(quadratic_model(loss, self._anchor, self._damping))
+                if not self._exact:
+                    self._engine.update(self._model(self._anchor))
                 self._engine.warm_start(self._anchor)
         return self._engine
 
@@ -147,10 +157,14 @@ class ProximalNewtonSession:
         told = engine.judge(x)
         scale = loss.dual_scale(told.sums)
         value, gap, rounding, residual, distance = judge_nodes(loss, x, scale * told.sums)
+        gap += (1.0 - scale) * told.penalty + scale * told.slack
+        if self._exact:
+            # The engine brings the duals of singular quadratics into the range of their Hessians.
+            gap, scale = told.model_gap, 1.0
         return Check(
             x=x,
             objective=value + told.penalty,
-            gap=gap + (1.0 - scale) * told.penalty + scale * told.slack,
+            gap=gap,
             # The engine's bound covers the sums of the duals and the penalty.
             rounding=rounding + told.rounding,
             residual=residual,
@@ -180,10 +194,13 @@ class ProximalNewtonSession:
             self._damping = 0.1 * self._damping if self._damping > 1e-8 else 0.0
         self._anchor = new
         self._models += 1
-        engine.update(quadratic_model(problem.loss, new, self._damping))
+        engine.update(self._model(new))
 
     def _finish(self, engine: Engine, raw: Check) -> Check | None:
         """The partition of the model, then of the model at its own solution, until the gap is at rounding."""
+        if engine.separable:
+            check = self._judge(engine, finish_coordinates(self._problem, raw.x, engine.duals()))
+            return check if check.done(self._settings) else None
         best: Check | None = None
         for _ in range(_MAX_FINISHES):
             told = engine.finish()
@@ -204,7 +221,11 @@ class ProximalNewtonSession:
         """lam = 0, no edges, or nodes that all agree: every node (or component) on its own."""
         problem = self._problem
         apart = problem.lam == 0 or problem.graph.n_edges == 0
-        x = newton_minimiser(problem.loss, np.arange(problem.n_nodes), self._pooled) if apart else self._pooled
+        x = (
+            newton_minimiser(problem.loss, np.arange(problem.n_nodes), self._pooled)
+            if apart
+            else self._pooled
+        )
         value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, np.zeros_like(x))
         check = Check(x, value, gap, rounding, residual, distance)
         monitor.report(0, check.objective, check.dual_objective, check.gap)
