@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt._bridge import Engine
+from fusionopt.losses.base import QuadraticNodeLoss
+from fusionopt.losses.pooled import newton_minimiser, pooled_minimiser
+from fusionopt.losses.quadratic_model import QuadraticModel
 from fusionopt.methods import Interrupt
+from fusionopt.penalties import L1Norm, L2Norm, SquaredL2
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import AdmmSettings
 
@@ -81,6 +88,23 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
 def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = None) -> tuple[float, float]:
     """`lambda_max_bounds`, watching a Ctrl-C request between sweeps (KeyboardInterrupt: there is no half result)."""
     _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph)")
+    if not problem.penalty.convex:
+        _checks.refuse(
+            f"lambda_max is not defined for {type(problem.penalty).__name__}, which is not convex: a stationary point "
+            "may fuse at one lam and not at a larger one; give lams= yourself.",
+            argument="problem.penalty",
+            got=type(problem.penalty).__name__,
+            wanted="a convex penalty",
+        )
+    if isinstance(problem.penalty, SquaredL2):
+        _, force = _at_rest(problem)
+        return (math.inf, math.inf) if force.any() and problem.graph.n_edges else (0.0, 0.0)
+    if isinstance(problem.penalty, L1Norm) and problem.n_features > 1:
+        # Every coordinate is a problem of its own: flows along the edges and their intervals do not mix.
+        each = [bracket_lambda_max(one, interrupt) for one in _coordinates(problem)]
+        return max(low for low, _ in each), max(high for _, high in each)
+    if not isinstance(problem.loss, QuadraticNodeLoss):
+        problem = replace(problem, loss=_at_rest(problem)[0])
     settings = AdmmSettings(eps_rel=1e-5, max_iter=5000)
     engine = Engine(problem.with_lam(0.0), settings)
     force = engine.pooled_force()
@@ -114,6 +138,33 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
         low = max(low, float(_ratios(engine, x - engine.shift, force, labels).max(initial=0.0)))
         step *= 4.0
     return low, 2.0 * low
+
+
+def _at_rest(problem: FusionProblem) -> tuple[QuadraticModel, FloatArray]:
+    """A quadratic with the same forces where every component is at its minimiser, and those forces.
+
+    lambda_max depends on the losses through these forces only; the curvature is free, and 1 is the simplest.
+    """
+    loss, components = problem.loss, problem.graph.component_labels
+    if isinstance(loss, QuadraticNodeLoss):
+        y = pooled_minimiser(loss, components)[components]
+    else:
+        y = newton_minimiser(loss, components, np.zeros((int(components.max()) + 1, loss.n_features)))[
+            components
+        ]
+    slope, error = loss.gradient(y), loss.gradient_error(y)
+    model = QuadraticModel(y, loss.values(y), slope, np.ones(loss.n_nodes), error)
+    return model, np.where(np.abs(slope) <= error, 0.0, -slope)
+
+
+def _coordinates(problem: FusionProblem) -> list[FusionProblem]:
+    loss, _ = _at_rest(problem)
+    y = loss.anchor
+    slope, error = loss.gradient(y), loss.gradient_error(y)
+    ones = np.ones(loss.n_nodes)
+    columns = [slice(k, k + 1) for k in range(problem.n_features)]
+    models = [QuadraticModel(y[:, c], 0 * ones, slope[:, c], ones, error[:, c]) for c in columns]
+    return [FusionProblem(model, problem.graph, L2Norm()) for model in models]
 
 
 def _solve(engine: Engine, settings: AdmmSettings, interrupt: Interrupt | None) -> bool:

@@ -50,16 +50,18 @@ class SeparableCoupling final : public Coupling {
     bool spread_rho(const StepParameters&, double) override { return false; }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
-        double squared = 0.0, worst = 0.0;
+        // Over all coordinates together: one that is fused altogether has nothing to measure its residual by.
+        double squared = 0.0, scale = 0.0;
         Vector own(at(m_));
         for (Index k = 0; k < d_; ++k) {
             column(x, k, own);
             double size = 0.0;
-            worst = std::fmax(worst, parts_[at(k)]->primal_residual(step, own, &size));
+            const double relative = parts_[at(k)]->primal_residual(step, own, &size);
             squared += size * size;
+            if (relative > 0.0) scale += (size / relative) * (size / relative);
         }
         if (absolute != nullptr) *absolute = std::sqrt(squared);
-        return worst;
+        return scale > 0.0 ? std::sqrt(squared / scale) : 0.0;
     }
 
     double penalty(const Vector& x) const override {

@@ -40,6 +40,11 @@ class QuadraticModel(QuadraticNodeLoss):
         self._seal()
 
     @property
+    def anchor(self) -> FloatArray:
+        """z, read-only."""
+        return self._anchor
+
+    @property
     def n_nodes(self) -> int:
         return len(self._anchor)
 

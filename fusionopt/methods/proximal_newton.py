@@ -34,6 +34,11 @@ _INNER_SWEEPS = 200
 """... or after this many sweeps."""
 _MAX_FINISHES = 6
 _ARMIJO = 1e-4
+_TRUST = 0.5
+"""A model may lie below the loss at its solution by this share of what it promises to gain."""
+_FIRST_DAMPING = 1e-2
+"""Of losses with flat directions, relative to the mean curvature of each node."""
+_LEAST_DAMPING = 1e-8
 _FLAT = 1e-10
 """Least curvature of a model where a loss has flat directions, relative to the largest of all nodes."""
 
@@ -76,8 +81,10 @@ class ProximalNewtonSession:
         self._anchor = self._pooled if point is None else point
         # A quadratic is its own model; only the l1 penalty brings one here.
         self._exact = isinstance(problem.loss, QuadraticNodeLoss)
-        self._damping = 0.0
+        flat = not self._exact and float(problem.loss.strong_convexity().min()) <= 0
+        self._damping = _FIRST_DAMPING if flat else 0.0
         self._engine: Engine | None = None
+        self._model: QuadraticNodeLoss
         self._models = 0
         self._setup_time = time.perf_counter() - start
 
@@ -97,7 +104,7 @@ class ProximalNewtonSession:
         engine = self._open()
         if engine.decoupled:  # every node agrees with the minimiser of its component
             return self._decoupled(monitor)
-        first, since, stopped, finishes = engine.n_iter, 0, "", 0
+        first, since, stopped, finishes, tried = engine.n_iter, 0, "", 0, np.inf
         self._models = 1
         best: Check | None = None
         while not stopped:
@@ -110,8 +117,9 @@ class ProximalNewtonSession:
             since += engine.n_iter - before
             check = self._judge(engine, engine.point())
             stopped = monitor.report(engine.n_iter - first, check.objective, check.dual_objective, check.gap)
-            if check.done(settings):
+            if check.done(settings) and (check.exact or not check.gap > 0.1 * tried):
                 finishes += 1
+                tried = check.gap
                 best = self._finish(engine, check)
                 if best is not None or finishes > _MAX_FINISHES:
                     break
@@ -135,20 +143,21 @@ class ProximalNewtonSession:
             duals=lambda: final.dual_scale * engine.duals(),
         )
 
-    def _model(self, x: FloatArray) -> QuadraticNodeLoss:
+    def _expand(self, x: FloatArray) -> QuadraticNodeLoss:
         loss = self._problem.loss
         return loss if isinstance(loss, QuadraticNodeLoss) else quadratic_model(loss, x, self._damping)
 
     def _open(self) -> Engine:
         if self._engine is None:
             problem = self._problem
-            model = self._model(self._pooled)
+            self._model = self._expand(self._pooled)
             self._engine = Engine(
-                FusionProblem(model, problem.graph, problem.penalty, problem.lam), self._settings
+                FusionProblem(self._model, problem.graph, problem.penalty, problem.lam), self._settings
             )
             if self._anchor is not self._pooled and not self._engine.decoupled:
                 if not self._exact:
-                    self._engine.update(self._model(self._anchor))
+                    self._model = self._expand(self._anchor)
+                    self._engine.update(self._model)
                 self._engine.warm_start(self._anchor)
         return self._engine
 
@@ -174,27 +183,35 @@ class ProximalNewtonSession:
         )
 
     def _advance(self, engine: Engine, check: Check) -> None:
-        """Expand the loss at the new point, or where the line search stops on the way to it."""
-        problem, old = self._problem, self._anchor
-        value, target = problem.objective(old), check.objective
+        """Expand the loss at the new point, or where the line search stops on the way to it.
+
+        The point is as good as the engine has solved the model, so it may lie above the old one; what a step is
+        judged by is how far the model lies below the loss there, beside all that the model may still promise.
+        """
+        problem, old, model = self._problem, self._anchor, self._model
+        value, penalty = problem.objective(old), check.objective - problem.loss.value(check.x)
+        modelled = model.value(check.x) + penalty
+        promised = value - (modelled - check.model_gap)
         new = check.x
-        if not target <= value:
-            slope = float((problem.loss.gradient(old) * (new - old)).sum())
-            slope += problem.penalty_value(new) - problem.penalty_value(old)
+        if check.objective - modelled <= _TRUST * max(promised, 0.0) + check.rounding:
+            self._damping = 0.1 * self._damping if self._damping > _LEAST_DAMPING else 0.0
+        else:
+            self._damping = min(max(10 * self._damping, 1e-3), 1e6)
+            slope = (
+                float((problem.loss.gradient(old) * (new - old)).sum()) + penalty - problem.penalty_value(old)
+            )
             share = 1.0
-            for _ in range(40):
+            for _ in range(20):
                 share *= 0.5
                 new = old + share * (check.x - old)
                 if problem.objective(new) <= value + _ARMIJO * share * min(slope, 0.0):
                     break
             else:
                 new = old
-            self._damping = max(10 * self._damping, 1e-3)
-        else:
-            self._damping = 0.1 * self._damping if self._damping > 1e-8 else 0.0
         self._anchor = new
         self._models += 1
-        engine.update(self._model(new))
+        self._model = self._expand(new)
+        engine.update(self._model)
 
     def _finish(self, engine: Engine, raw: Check) -> Check | None:
         """The partition of the model, then of the model at its own solution, until the gap is at rounding."""
