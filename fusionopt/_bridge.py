@@ -26,6 +26,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
+CoreLoss = tuple[FloatArray, FloatArray | None, FloatArray | None, FloatArray, float]
+"""Eigenvalues, basis and Hessians (dense losses), linear parts, constant."""
+
 _CAP = 2.0
 """Largest ball of an edge, in units of the sum of all forces (half the sum is the most that can pass an edge)."""
 
@@ -211,7 +214,7 @@ class Engine:
     def _scaled_lam(self, lam: float) -> float:
         return self._capped_lam(lam) * self._u / (self._h * self._s)
 
-    def _core_loss(self) -> tuple[tuple[Any, ...], FloatArray]:
+    def _core_loss(self) -> tuple[CoreLoss, FloatArray]:
         """What the core takes of the loss, in its coordinates, and the projector on the common null space."""
         d = self.problem.n_features
         eigenvalues, basis, hessian = self._hessians, None, None
@@ -240,10 +243,6 @@ class Engine:
         self._hessians = loss.hessians() / self._h
         self._constant = float(loss.value(self.shift)) / (self._h * self._s**2)
         self._core.set_loss(*self._core_loss()[0])
-
-    def set_tolerance(self, eps_rel: float, eps_abs: float) -> None:
-        """Another tolerance for the core's stop rule; eps_abs in the objective's units."""
-        self._core.set_tolerance(eps_rel, eps_abs / (self._h * self._s**2))
 
     def judge(self, x: FloatArray) -> Judgement:
         """The penalty's part of a certificate at x (caller's coordinates), with the present duals."""
@@ -274,7 +273,7 @@ class Engine:
             "separable": self.separable,
         }
         loss, null = self._core_loss()
-        quadratic: tuple[Any, ...] = (*loss, self._scaled_lam(problem.lam))
+        quadratic = (*loss, self._scaled_lam(problem.lam))
         if not graph.is_complete:
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])

@@ -140,7 +140,6 @@ void register_admm(py::module_& module) {
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
             py::arg("constant"))
-        .def("set_tolerance", &Admm::set_tolerance, py::arg("eps_rel"), py::arg("eps_abs"))
         .def("tighten", &Admm::tighten, py::arg("factor"))
         .def("finish",
              [](Admm& self) {

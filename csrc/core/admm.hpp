@@ -66,11 +66,6 @@ class Admm {
     // Puts another quadratic in the place of the loss, keeping duals and rho (quadratic models of a smooth
     // loss).
     void set_loss(QuadraticLoss loss);
-    // Another tolerance for the stop rule, in the units of the objective.
-    void set_tolerance(double eps_rel, double eps_abs) {
-        options_.eps_rel = eps_rel;
-        options_.eps_abs = eps_abs;
-    }
     // Row sums of the duals that the last certify() judged: g_i = sum_j v_ij.
     const Vector& dual_sums() const { return g_; }
     // Starts from a point: edges between equal rows get no dual, the others the dual that points along them.

@@ -106,7 +106,7 @@ class ProximalNewtonSession:
             return self._decoupled(monitor)
         first, since, stopped, finishes, tried = engine.n_iter, 0, "", 0, np.inf
         self._models = 1
-        best: Check | None = None
+        found: tuple[Check, FloatArray | None] | None = None
         while not stopped:
             left = settings.max_iter - (engine.n_iter - first)
             if left <= 0:
@@ -120,16 +120,16 @@ class ProximalNewtonSession:
             if check.done(settings) and (check.exact or not check.gap > 0.1 * tried):
                 finishes += 1
                 tried = check.gap
-                best = self._finish(engine, check)
-                if best is not None or finishes > _MAX_FINISHES:
+                found = self._finish(engine, check)
+                if found is not None or finishes > _MAX_FINISHES:
                     break
             due = check.model_gap <= _INNER_SHARE * check.gap or since >= _INNER_SWEEPS
             if due and not self._exact:
                 self._advance(engine, check)
                 since = 0
-        final = self._judge(engine, best.x if best is not None else engine.point())
-        self._anchor = final.x
         n_iter = engine.n_iter - first
+        final, kept = found or (self._judge(engine, engine.point()), None)
+        self._anchor = final.x
         return to_result(
             problem,
             settings,
@@ -140,7 +140,7 @@ class ProximalNewtonSession:
             how=f"{n_iter} sweeps on {self._models} quadratic models (proximal Newton)",
             setup_time=self._setup_time,
             primal_residual=engine.primal_residual(),
-            duals=lambda: final.dual_scale * engine.duals(),
+            duals=(lambda: final.dual_scale * engine.duals()) if kept is None else kept.copy,
         )
 
     def _expand(self, x: FloatArray) -> QuadraticNodeLoss:
@@ -213,26 +213,31 @@ class ProximalNewtonSession:
         self._model = self._expand(new)
         engine.update(self._model)
 
-    def _finish(self, engine: Engine, raw: Check) -> Check | None:
-        """The partition of the model, then of the model at its own solution, until the gap is at rounding."""
+    def _finish(self, engine: Engine, raw: Check) -> tuple[Check, FloatArray | None] | None:
+        """The partition of the model, then of the model at its own solution, until the gap is at rounding.
+
+        Returns the best point, and its duals where the engine has moved on from them; None where no finished point
+        meets the stop rule.
+        """
         if engine.separable:
             check = self._judge(engine, finish_coordinates(self._problem, raw.x, engine.duals()))
-            return check if check.done(self._settings) else None
+            return (check, None) if check.done(self._settings) else None
         best: Check | None = None
+        duals: FloatArray | None = None
         for _ in range(_MAX_FINISHES):
             told = engine.finish()
             check = self._judge(engine, engine.point())
-            good = check.done(self._settings)
-            if told.accepted and good and check.objective <= raw.objective + raw.rounding + check.rounding:
-                stalled = best is not None and check.gap > 0.5 * best.gap
-                best = check
-                if check.exact or stalled:
-                    break
-            elif best is not None:
+            good = told.accepted and check.done(self._settings)
+            if not good or check.objective > raw.objective + raw.rounding + check.rounding:
                 break
+            stalled = best is not None and check.gap > 0.5 * best.gap
+            best, duals = check, None
+            if check.exact or stalled:
+                break
+            duals = check.dual_scale * engine.duals()
             self._advance(engine, check)
             engine.run(engine.check_every)
-        return best
+        return None if best is None else (best, duals)
 
     def _decoupled(self, monitor: Monitor) -> Result:
         """lam = 0, no edges, or nodes that all agree: every node (or component) on its own."""

@@ -136,12 +136,13 @@ class _Coupling:
             return np.asarray(self._matrix @ x)
         r = self._r / self._r.sum()
         mean = r @ x
-        return self._graph.weight * self._r.sum() * self._r[:, None] * (x - mean)
+        pulled: FloatArray = self._graph.weight * self._r.sum() * self._r[:, None] * (x - mean)
+        return pulled
 
     def differences(self, x: FloatArray) -> FloatArray:
         """w_ij (x_i - x_j) in the order of the edges."""
         i, j = self._graph.edges.T
-        return self._graph.weights[:, None] * (x[i] - x[j])
+        return np.asarray(self._graph.weights[:, None] * (x[i] - x[j]))
 
     def solver(self, hessians: FloatArray, lam: float, damping: float) -> Solver:
         """b -> (H + damping + 2 lam B'WB)^-1 b."""
@@ -183,7 +184,7 @@ class _Coupling:
 
             def scalar(b: FloatArray) -> FloatArray:
                 own = b / a[:, None]
-                return own + (c * r / a)[:, None] * ((r @ own) / core)
+                return np.asarray(own + (c * r / a)[:, None] * ((r @ own) / core))
 
             return scalar
         d = hessians.shape[1]
@@ -194,6 +195,6 @@ class _Coupling:
         def dense(b: FloatArray) -> FloatArray:
             own = np.matmul(inverse, b[:, :, None])[:, :, 0]
             s = np.linalg.solve(matrix, r @ own)
-            return own + np.matmul(inverse, (c * r[:, None] * s)[:, :, None])[:, :, 0]
+            return np.asarray(own + np.matmul(inverse, (c * r[:, None] * s)[:, :, None])[:, :, 0])
 
         return dense
