@@ -6,6 +6,14 @@ from fusionopt.recovery.aggregation import bipartition, optimal_cluster_weights,
 from fusionopt.recovery.bounds import lambda_max_1d, lambda_max_socp
 from fusionopt.recovery.certify import Certification, certify
 from fusionopt.recovery.flow import FlowResult, min_flow
+from fusionopt.recovery.interval import (
+    FlowCurve,
+    PathProof,
+    RecoveryInterval,
+    flow_curve,
+    path_proofs,
+    recovery_interval,
+)
 from fusionopt.recovery.papers import Finding, Report, verify
 from fusionopt.recovery.restricted import RestrictedSolution, solve_restricted
 from fusionopt.recovery.theorems import (
@@ -22,16 +30,22 @@ __all__ = [
     "Certification",
     "ConservativeBounds",
     "Finding",
+    "FlowCurve",
     "FlowResult",
+    "PathProof",
+    "RecoveryInterval",
     "Report",
     "RestrictedSolution",
     "bipartition",
     "certify",
     "conservative_bounds",
+    "flow_curve",
     "lambda_max_1d",
     "lambda_max_socp",
     "min_flow",
     "optimal_cluster_weights",
+    "path_proofs",
+    "recovery_interval",
     "rfedavg_weights",
     "solve_restricted",
     "theorem1_bound",

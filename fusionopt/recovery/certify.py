@@ -151,6 +151,13 @@ def certify(
         start = model.from_centers(_checks.as_point("centers", centers, (model.n_clusters, model.n_features)))
     elif given is not None and model.lam > 0:
         start = _centers_from_duals(model, given)
+    return certified(model, given, start)[0]
+
+
+def certified(
+    model: ClusterModel, given: FloatArray | None, start: FloatArray | None
+) -> tuple[Certification, ScaledSolution]:
+    """`certify` in the units of the model, with the restricted solution it rests on."""
     solution = solve_scaled(model, start)
     if model.lam > 0:
         fused, lost, margins = _decide(model, solution, given)
@@ -160,7 +167,7 @@ def certify(
         close, apart_margin = _decoupled_pairs(model, solution)
     unproved: list[tuple[int, ...]] = [(int(k),) for k in np.flatnonzero(~fused & ~lost)]
     unproved += [(int(k), int(other)) for k, other in close]
-    return Certification(
+    told = Certification(
         holds=bool(fused.all()) and len(close) == 0,
         refuted=bool(lost.any()),
         margin=min(float(margins.min()), apart_margin),
@@ -170,6 +177,7 @@ def certify(
         centers=model.to_centers(solution.y),
         radii=solution.radii * model.step_unit,
     )
+    return told, solution
 
 
 def _centers_from_duals(model: ClusterModel, duals: FloatArray) -> FloatArray | None:
@@ -302,7 +310,7 @@ def _outside(model: ClusterModel, solution: ScaledSolution) -> tuple[FloatArray,
         reach = radii[low] + radii[high]
         angle = np.full_like(lengths, np.inf)
         np.divide(2.0 * reach, lengths, out=angle, where=lengths > reach)
-        return collect(strengths * angle)
+        return collect(_product(strengths, angle) if model.lam > 0 else strengths)
 
     degrees = np.bincount(edges[across].ravel(), minlength=len(labels))
     rounding = (degrees + model.n_features + 8) * EPS * collect(strengths)

@@ -120,12 +120,7 @@ def theorem2_bound(problem: FusionProblem, labels: ArrayLike) -> float:
     >>> round(theorem2_bound(problem, [0, 0, 1, 1]), 12)
     0.5
     """
-    weight, names, centers = _restricted(problem, labels)
-    sizes = np.bincount(names)
-    if len(sizes) == 1:
-        return np.inf
-    least = min(float(row.min()) for row in _mean_differences(problem, names, centers))
-    return least / (2.0 * float(len(names) - sizes.min())) / weight
+    return _theorem2(problem, *_restricted(problem, labels))
 
 
 def theorem2_bound_sharp(problem: FusionProblem, labels: ArrayLike) -> float:
@@ -317,19 +312,46 @@ def conservative_bounds(problem: FusionProblem, labels: ArrayLike) -> Conservati
     return ConservativeBounds(lower / weight, upper / weight, lower_exact, upper_exact)
 
 
+def theorems_at(problem: FusionProblem, names: IntArray, centers: FloatArray) -> tuple[float, float]:
+    """(6) and (13) at given restricted centres, for a partition in first-appearance order."""
+    weight = _check_uniform(problem)
+    return _theorem1(problem, weight, names, centers), _theorem2(problem, weight, names, centers)
+
+
+def _theorem1(problem: FusionProblem, weight: float, names: IntArray, centers: FloatArray) -> float:
+    gradients = problem.loss.gradient(centers[names])
+    largest = max(
+        _diameter(gradients[names == k]) / np.count_nonzero(names == k) for k in range(len(centers))
+    )
+    return float(largest) / weight
+
+
+def _theorem2(problem: FusionProblem, weight: float, names: IntArray, centers: FloatArray) -> float:
+    sizes = np.bincount(names)
+    if len(sizes) == 1:
+        return np.inf
+    least = min(float(row.min()) for row in _mean_differences(problem, names, centers))
+    return least / (2.0 * float(len(names) - sizes.min())) / weight
+
+
+def is_uniform(problem: FusionProblem) -> bool:
+    """Whether the theorems of the paper apply to the graph: complete, one positive weight."""
+    graph = problem.graph
+    return graph.is_complete and graph.node_weights is None and graph.weight > 0
+
+
 def _check_uniform(problem: FusionProblem) -> float:
     """The weight of a complete graph with one weight; anything else is refused."""
     check_problem(problem)
-    graph = problem.graph
-    if not graph.is_complete or graph.node_weights is not None or graph.weight <= 0:
+    if not is_uniform(problem):
         _checks.refuse(
             "the theorems of the paper are for Graph.complete with one positive weight for all pairs; for other graphs "
             "use certify, min_flow or recovery_interval.",
             argument="problem",
-            got=repr(graph),
+            got=repr(problem.graph),
             wanted="Graph.complete(n, weight)",
         )
-    return float(graph.weight)
+    return float(problem.graph.weight)
 
 
 def _restricted(problem: FusionProblem, labels: ArrayLike) -> tuple[float, IntArray, FloatArray]:
