@@ -8,4 +8,5 @@ PYBIND11_MODULE(_core, module) {
         "Name of the compiled sweeps in use.");
     fusionopt::bindings::register_admm(module);
     fusionopt::bindings::register_penalty(module);
+    fusionopt::bindings::register_pdmm(module);
 }
