@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
-    from fusionopt.settings import AdmmSettings
+    from fusionopt.settings import AdmmSettings, PdmmSettings
     from fusionopt.solver import solve
 
     __version__: str
@@ -65,6 +65,7 @@ _NAMES = {
     "MissingDependencyError": "errors",
     "NotConvergedError": "errors",
     "PathResult": "path",
+    "PdmmSettings": "settings",
     "Poisson": "losses",
     "Result": "result",
     "Scad": "penalties",
@@ -99,6 +100,7 @@ __all__ = [
     "MissingDependencyError",
     "NotConvergedError",
     "PathResult",
+    "PdmmSettings",
     "Poisson",
     "Result",
     "Scad",

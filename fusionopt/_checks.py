@@ -491,6 +491,19 @@ def as_scalar_above(name: str, value: object, low: float, why: str) -> float:
     return number
 
 
+def as_share(name: str, value: object) -> float:
+    """A float with 0 < value <= 1."""
+    number = as_real(name, value)
+    if not 0 < number <= 1:
+        refuse(
+            f"{name}={number} breaks 0 < {name} <= 1; it is a share, 1 for all.",
+            argument=name,
+            got=value,
+            wanted="a number above 0, at most 1",
+        )
+    return number
+
+
 def as_count(name: str, value: object, minimum: int = 1) -> int:
     """A Python int >= `minimum`; 3.0 and True are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):

@@ -116,3 +116,135 @@ class AdmmSettings(Settings):
             )
         why = "over-relaxation converges inside this range only, 1 is none"
         put(self, "relaxation", _checks.as_scalar_between("relaxation", self.relaxation, 0.0, 2.0, why))
+
+
+def pdmm_tau_limit(nu: float, ratio: float, coupling: float = 1.0) -> float:
+    """Least tau at which the linear modes of PDMM with full participation no longer die out.
+
+        2 nu + 2 (1 + 2 e - a (1 + e)) / (1 + a (1 + e)),   which is 2 nu + 2 e / (2 + e) at a = 1
+
+    Parameters
+    ----------
+    nu : float, 0 <= nu < 1
+    ratio : float >= 0
+        e = eta / rho, eta of the pairs.
+    coupling : float > 0
+        a, the largest eigenvalue of the graph's Laplacian over deg_i + eta_i / rho (the users' eta_i): 1 on a
+        large complete graph.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    For an eigenvector of the Laplacian, with losses and lam left out, (x, z, mu) follows a 3 x 3 recursion
+    whose eigenvalue reaches -1 at this tau.
+    """
+    pull = coupling * (1.0 + ratio)
+    return 2.0 * nu + 2.0 * (1.0 + 2.0 * ratio - pull) / (1.0 + pull)
+
+
+@dataclass(frozen=True)
+class PdmmSettings(Settings):
+    """Settings of PDMM, Algorithm 1 of Armacki et al. (personalised federated learning via convex clustering).
+
+    Parameters
+    ----------
+    scheme : "full" | "users" | "pairs" | "literal"
+        Which blocks an iteration refreshes. "full": all. "users": int(participation n_nodes) users, and each
+        pair i < j with an active end, as a unit. "pairs": int(participation (n_nodes + n_edges)) blocks drawn
+        among users and pairs i < j. "literal": ordered pairs and their duals drawn apart, as printed; the duals
+        lose their antisymmetry and the run can stop at a point that is not optimal, of which a warning says so.
+    participation : float, 0 < participation <= 1
+        Share refreshed; 1 with scheme "full".
+    rho : float > 0, or None
+        Penalty parameter, in the units of a Hessian. None: equal to eta, or 2 h / (mean degree + 1) with h the
+        least eigenvalue of the mean Hessian at the start.
+    eta : float > 0, or None
+        Weight of the Bregman terms; None: equal to rho. On graphs that are not complete the users' weight is
+        raised by rho times the degree: without that Jacobi steps diverge on bipartite graphs.
+    tau : float > 0
+        Step of the duals.
+    nu : float, 0 <= nu < 1
+        Backward step of the auxiliary duals.
+    bregman : "half_squared" | "squared"
+        B(u, v) = ||u - v||^2 / 2, or ||u - v||^2, which doubles eta.
+    skip_fused : int >= 1, or None
+        A pair whose z_ij was zero at so many touches in a row is touched and sent only at every tenth
+        iteration, until it is not zero any more (end of Appendix C); the optimum stays the same. None: never.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        As `Settings`, whose parameters come first; tau beyond the stability rule tau < 2 nu + 2 e / (2 + e),
+        e = eta / rho (2 eta / rho with "squared").
+    """
+
+    scheme: str = "full"
+    participation: float = 1.0
+    rho: float | None = None
+    eta: float | None = None
+    tau: float = 0.8
+    nu: float = 0.2
+    bregman: str = "half_squared"
+    skip_fused: int | None = None
+
+    @property
+    def ratio(self) -> float:
+        """e = eta / rho with the curvature of the Bregman function."""
+        plain = 1.0 if self.rho is None or self.eta is None else self.eta / self.rho
+        return plain * (2.0 if self.bregman == "squared" else 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        _checks.check_choice("scheme", self.scheme, ("full", "users", "pairs", "literal"))
+        put(self, "participation", _checks.as_share("participation", self.participation))
+        if self.scheme == "full" and self.participation != 1.0:
+            _checks.refuse(
+                f"participation={self.participation} needs a scheme that draws; give scheme='users', 'pairs' or "
+                "'literal', or participation=1.",
+                argument="participation",
+                got=self.participation,
+                wanted="1 with scheme 'full'",
+            )
+        for name in ("rho", "eta"):
+            value = getattr(self, name)
+            if value is not None:
+                put(self, name, _checks.as_positive_scalar(name, value, hint=", or None for the default"))
+        put(self, "tau", _checks.as_positive_scalar("tau", self.tau))
+        put(self, "nu", _checks.as_nonnegative_scalar("nu", self.nu))
+        if self.nu >= 1:
+            _checks.refuse(
+                f"nu={self.nu} breaks 0 <= nu < 1; the backward step must be shorter than the step itself.",
+                argument="nu",
+                got=self.nu,
+                wanted="0 <= nu < 1",
+            )
+        _checks.check_choice("bregman", self.bregman, ("half_squared", "squared"))
+        if self.skip_fused is not None:
+            put(self, "skip_fused", _checks.as_count("skip_fused", self.skip_fused))
+            if self.scheme == "literal":
+                _checks.refuse(
+                    "skip_fused is not available with scheme='literal', which has no pairs as units; give "
+                    "skip_fused=None.",
+                    argument="skip_fused",
+                    got=self.skip_fused,
+                    wanted="None with scheme 'literal'",
+                )
+        check_pdmm_stability(self.tau, self.nu, self.ratio)
+
+
+def check_pdmm_stability(tau: float, nu: float, ratio: float, coupling: float = 1.0) -> None:
+    """Refuse a tau that breaks the stability rule, with the rule in the message."""
+    limit = pdmm_tau_limit(nu, ratio, coupling)
+    if tau >= limit:
+        rule = "2 nu + 2 e / (2 + e)" if coupling == 1.0 else f"the rule at coupling {coupling:.4g}"
+        _checks.refuse(
+            f"tau={tau:g} breaks tau < {rule} = {limit:.6g} with nu = {nu:g} and e = eta / rho = {ratio:g}, so "
+            "the iteration diverges; give a smaller tau, a larger nu (below 1) or a larger eta.",
+            argument="tau",
+            got=tau,
+            wanted=f"tau < {limit:.6g}",
+        )

@@ -84,6 +84,7 @@ void register_pdmm(py::module_& module) {
              [](Run& self, const Doubles& x) {
                  self.pdmm.start(to_vector("x", x, {self.n_nodes, self.n_features}));
              })
+        .def("stretch", [](Run& self, double factor) { self.pdmm.stretch(factor); })
         .def("run",
              [](Run& self, Index iterations) {
                  if (!self.loss) throw std::invalid_argument("run needs set_quadratic");

@@ -60,7 +60,7 @@ Pdmm::Pdmm(Index n_nodes, Index n_features, std::vector<std::int32_t> tail, std:
         degree_[at(head_[e])] += 1.0;
     }
     modulus_.resize(at(n_));
-    for (Index i = 0; i < n_; ++i) modulus_[at(i)] = options_.rho * degree_[at(i)] + eta_users_[at(i)];
+    set_modulus();
     complete_ = 2 * n_edges() == n_ * (n_ - 1);
     take_all();
 }
@@ -187,18 +187,35 @@ void Pdmm::end(const Vector& given) {
     }
     x_.swap(next_);
     ++n_iter_;
-    if (!literal_ && n_iter_ % kResum == 0) {
-        std::fill(sums_.begin(), sums_.end(), 0.0);
-        for (Index e = 0; e < n_edges(); ++e) {
-            const double *z = z_.data() + e * d_, *hat = hat_.data() + e * d_;
-            double *si = sums_.data() + tail_[at(e)] * d_, *sj = sums_.data() + head_[at(e)] * d_;
-            for (Index k = 0; k < d_; ++k) {
-                const double s = options_.rho * z[k] - hat[k];
-                si[k] += s;
-                sj[k] -= s;
-            }
+    if (n_iter_ % kResum == 0) resum();
+}
+
+void Pdmm::set_modulus() {
+    for (Index i = 0; i < n_; ++i) modulus_[at(i)] = options_.rho * degree_[at(i)] + eta_users_[at(i)];
+}
+
+// sums_[i] = sum_j (rho z_ij - muhat_ij).
+void Pdmm::resum() {
+    std::fill(sums_.begin(), sums_.end(), 0.0);
+    for (Index o = 0; o < (literal_ ? 2 : 1) * n_edges(); ++o) {
+        const Index e = o < n_edges() ? o : o - n_edges();
+        const double *z = z_.data() + o * d_, *hat = hat_.data() + o * d_;
+        double* si = sums_.data() + (o < n_edges() ? tail_ : head_)[at(e)] * d_;
+        double* sj = literal_ ? nullptr : sums_.data() + head_[at(e)] * d_;
+        for (Index k = 0; k < d_; ++k) {
+            const double s = options_.rho * z[k] - hat[k];
+            si[k] += s;
+            if (sj != nullptr) sj[k] -= s;
         }
     }
+}
+
+void Pdmm::stretch(double factor) {
+    options_.rho *= factor;
+    options_.eta *= factor;
+    for (double& eta : eta_users_) eta *= factor;
+    set_modulus();
+    resum();
 }
 
 // The printed algorithm: ordered pairs, z and mu drawn apart; row e is (i, j), row n_edges + e is (j, i).

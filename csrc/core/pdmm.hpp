@@ -45,6 +45,8 @@ class Pdmm {
          Vector radius, Vector eta_users, PdmmOptions options);
 
     void start(const Vector& x) { x_ = x; }
+    // Multiplies rho and every eta; mu, muhat, z and x stay.
+    void stretch(double factor);
     // Draws the blocks of the next iteration. The users in active() then need
     //     x_i = argmin f_i(x) + modulus_i / 2 ||x||^2 - <pull_i, x>.
     void begin();
@@ -78,6 +80,8 @@ class Pdmm {
                double* change);
     void sum_neighbours();
     void take_all();
+    void resum();
+    void set_modulus();
     void dual(Index e, double* out) const;
     void end_literal(const Vector& x);
     bool resting(Index e) const;

@@ -11,12 +11,13 @@ from fusionopt import _checks
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
+from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
 from fusionopt.penalties import L1Norm, SquaredL2
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
-from fusionopt.settings import AdmmSettings, Settings
+from fusionopt.settings import AdmmSettings, PdmmSettings, Settings
 
 FloatArray = NDArray[np.float64]
 
@@ -39,6 +40,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     InvalidTypeError
         No method serves this combination; the message says which part does not fit.
     """
+    if isinstance(settings, PdmmSettings):
+        return PdmmSession(problem, settings, point)
     _checks.check_instance("settings", settings, AdmmSettings, "for instance AdmmSettings(), or None")
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
     if isinstance(problem.penalty, SquaredL2):

@@ -1,0 +1,276 @@
+"""PDMM (Algorithm 1 of Armacki et al.) with pairs as units, its own duality gap and a finished partition."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks
+from fusionopt._bridge_pdmm import PdmmEngine
+from fusionopt.clusters import cluster_means, components, exact_labels
+from fusionopt.losses.base import EPS, NodeLoss, QuadraticNodeLoss
+from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.methods._inner import exact_step
+from fusionopt.methods._monitor import Monitor
+from fusionopt.penalties import L2Norm
+from fusionopt.problem import FusionProblem
+from fusionopt.recovery import solve_restricted
+from fusionopt.result import Result
+from fusionopt.settings import PdmmSettings, check_pdmm_stability
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_CHUNK = 10
+_MARGINS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
+"""A pair with ||v|| <= lam w (1 - margin) and z = 0 counts as fused in one candidate partition."""
+_RESTRICTED_LIMIT = 1500
+"""Centres times features up to which a candidate's centres are solved for; beyond they are plain means."""
+_MAX_FINISHES = 6
+_SLACK_HEAVY, _NODES_HEAVY, _STRETCH = 100.0, 0.1, 32.0
+"""Where rho and eta are left to the method, they are doubled or halved while the edges' part of the gap is more than 100
+or less than 0.1 times the nodes' part, within a factor 32 of the start."""
+
+
+@dataclass(frozen=True)
+class _Judged:
+    x: FloatArray
+    objective: float
+    gap: float
+    rounding: float
+    residual: float
+    met: bool
+    slack: float
+    """The edges' part of the gap; the nodes' part is the rest."""
+
+    @property
+    def rel_gap(self) -> float:
+        if self.gap <= self.rounding:
+            return 0.0
+        size = max(abs(self.objective), abs(self.objective - self.gap))
+        return self.gap / size if np.isfinite(self.gap) else np.inf
+
+
+class PdmmSession:
+    """PDMM on one problem; another lam starts from the last x with fresh pairs.
+
+    Parameters
+    ----------
+    problem : FusionProblem
+        The l2 penalty, any graph.
+    settings : PdmmSettings
+    point : float64 (n_nodes, n_features) or None
+        Where to start. None: a common point, the minimiser of the summed losses of a quadratic problem, zero otherwise.
+    """
+
+    def __init__(self, problem: FusionProblem, settings: PdmmSettings, point: FloatArray | None) -> None:
+        _checks.check_instance("problem.penalty", problem.penalty, L2Norm, "PDMM solves the l2 penalty")
+        if settings.scheme == "literal":
+            warnings.warn(
+                "scheme='literal' draws z_ij, z_ji and their duals apart, so the duals lose their antisymmetry and the "
+                "run can stop at a point that is not optimal; scheme='pairs' draws pairs as units.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        self._settings = settings
+        self._point = point
+        self._open(problem)
+
+    def _open(self, problem: FusionProblem) -> None:
+        begun = time.perf_counter()
+        settings, loss = self._settings, problem.loss
+        self.problem = problem
+        if self._point is None:
+            common = np.zeros((1, problem.n_features))
+            if isinstance(loss, QuadraticNodeLoss):
+                common = pooled_minimiser(loss, np.zeros(problem.n_nodes, dtype=np.int64))
+            self._point = np.repeat(common, problem.n_nodes, axis=0)
+        rho, eta = self._steps(problem, self._point)
+        if problem.graph.is_complete:
+            curvature = settings.ratio / ((settings.eta or 1.0) / (settings.rho or settings.eta or 1.0))
+            n, users = problem.n_nodes, curvature * eta / rho
+            check_pdmm_stability(settings.tau, settings.nu, settings.ratio, max(1.0, n / (n - 1 + users)))
+        self._engine = PdmmEngine(problem, settings, rho, eta, self._point.mean(axis=0))
+        if isinstance(loss, QuadraticNodeLoss):
+            self._engine.use_quadratic(loss)
+        self._engine.start(self._point)
+        self._setup_time = time.perf_counter() - begun
+
+    def _steps(self, problem: FusionProblem, point: FloatArray) -> tuple[float, float]:
+        """rho and eta of the pairs."""
+        rho, eta = self._settings.rho, self._settings.eta
+        if rho is None and eta is None:
+            degree = 2.0 * problem.graph.n_edges / problem.n_nodes
+            rho = 2.0 * _curvature(problem.loss, point) / (degree + 1.0)
+        rho = rho if rho is not None else eta
+        assert rho is not None
+        return rho, rho if eta is None else eta
+
+    def set_lam(self, lam: float) -> None:
+        """Go on at another lam, from the present answer."""
+        if lam != self.problem.lam:
+            self._open(self.problem.with_lam(lam))
+
+    def run(self, monitor: Monitor) -> Result:
+        """Solve at the present lam."""
+        settings, engine = self._settings, self._engine
+        every = settings.check_every or 10
+        self._next_change, self._stretched = 20, 1.0
+        first, finishes, tightening, stopped = engine.n_iter, 0, 1.0, ""
+        judged = self._judge(engine.x)
+        while not stopped:
+            left = settings.max_iter - (engine.n_iter - first)
+            if left <= 0:
+                stopped = f"max_iter = {settings.max_iter} was reached"
+                break
+            self._advance(min(every, left))
+            judged = self._judge(engine.x, tightening)
+            stopped = monitor.report(
+                engine.n_iter - first, judged.objective, judged.objective - judged.gap, judged.gap
+            )
+            if judged.met and not stopped:
+                finishes += 1
+                judged = self._finish(judged)
+                if judged.met or finishes >= _MAX_FINISHES:
+                    break
+                tightening *= 0.1
+            elif self._settings.rho is None and self._settings.eta is None:
+                self._balance(judged, engine.n_iter - first)
+        if stopped:
+            judged = self._finish(judged)
+        return self._result(judged, stopped, engine.n_iter - first, monitor)
+
+    def _balance(self, judged: _Judged, n_iter: int) -> None:
+        """Move rho and eta together: a large slack of the edges asks for more, a large residual of the nodes for less."""
+        nodes = judged.gap - judged.slack
+        if n_iter < self._next_change or not (judged.slack > 0 and nodes > 0 and np.isfinite(nodes)):
+            return
+        ratio = judged.slack / nodes
+        factor = 2.0 if ratio > _SLACK_HEAVY else 0.5 if ratio < _NODES_HEAVY else 1.0
+        if factor == 1.0 or not 1 / _STRETCH <= self._stretched * factor <= _STRETCH:
+            return
+        self._stretched *= factor
+        self._engine.stretch(factor)
+        # Convergence needs rho to settle: the pauses grow.
+        self._next_change = int(1.2 * n_iter) + 20
+
+    def _advance(self, iterations: int) -> None:
+        engine, loss = self._engine, self.problem.loss
+        if isinstance(loss, QuadraticNodeLoss):
+            engine.run(iterations)
+            return
+        for _ in range(iterations):
+            _, b = engine.begin()
+            engine.end(exact_step(loss, engine.x, engine.modulus, b))
+
+    def _judge(self, x: FloatArray, tightening: float = 1.0) -> _Judged:
+        problem, settings = self.problem, self._settings
+        edges = self._engine.balance(x)
+        nodes = _node_gaps(problem.loss, x, edges.sums)
+        values = problem.loss.values(x)
+        objective = float(values.sum()) + edges.penalty
+        gap = float(nodes.sum()) + edges.penalty - edges.product
+        magnitude = float(np.abs(values).sum() + np.abs(nodes).sum()) + edges.penalty + abs(edges.product)
+        chain = 16.0 + problem.n_features + np.sqrt(problem.n_nodes + problem.graph.n_edges)
+        rounding = EPS * chain * magnitude if np.isfinite(magnitude) else 0.0
+        gap = max(gap, 0.0) if np.isfinite(gap) else np.inf
+        size = max(abs(objective), abs(objective - gap)) if np.isfinite(gap) else 0.0
+        met = gap <= tightening * (settings.eps_rel * size + settings.eps_abs)
+        met = bool(np.isfinite(gap) and (met or gap <= rounding))
+        residual = float(np.linalg.norm(problem.loss.gradient(x) + edges.sums, axis=1).max())
+        return _Judged(x, objective, gap, rounding, residual, met, max(edges.penalty - edges.product, 0.0))
+
+    def _finish(self, raw: _Judged) -> _Judged:
+        """The lowest of the raw point and of points constant on candidate partitions read off the duals."""
+        problem = self.problem
+        lengths, zero = self._engine.edge_state()
+        edges, radius = problem.graph.edges, problem.lam * problem.graph.weights
+        candidates, seen = [raw], set[bytes]()
+        for margin in _MARGINS:
+            fused = zero & (lengths <= radius * (1.0 - margin))
+            labels = components(problem.n_nodes, edges[fused])
+            if labels.tobytes() in seen or int(labels.max()) + 1 == problem.n_nodes:
+                continue
+            seen.add(labels.tobytes())
+            candidates.append(self._judge(self._centres(labels, raw.x)[labels]))
+        least = min(candidate.objective for candidate in candidates)
+        # Equal within rounding: the coarsest, which comes first among those that are not raw.
+        level = [c for c in candidates if c.objective <= least + max(c.rounding, EPS * abs(least))]
+        return level[-1] if len(level) == 1 else next(c for c in level if c is not raw)
+
+    def _centres(self, labels: IntArray, x: FloatArray) -> FloatArray:
+        problem = self.problem
+        means = cluster_means(x, labels)
+        quadratic = isinstance(problem.loss, QuadraticNodeLoss)
+        if not quadratic or means.size > _RESTRICTED_LIMIT:
+            return means
+        return solve_restricted(problem, labels, start=means).centers
+
+    def _result(self, judged: _Judged, stopped: str, n_iter: int, monitor: Monitor) -> Result:
+        engine, problem = self._engine, self.problem
+        dual_objective = judged.objective - judged.gap
+        monitor.trace.add(n_iter, monitor.elapsed, judged.objective, dual_objective, judged.gap)
+        status = "optimal" if judged.met else "interrupted" if stopped == "interrupted" else "user_limit"
+        if not np.isfinite(judged.objective):
+            status = "numerical_error"
+        sent = engine.messages
+        why = "certified optimum" if status == "optimal" else stopped or "the tolerance was not met"
+        message = (
+            f"{why}: relative gap {judged.rel_gap:.1e} after {n_iter} iterations of PDMM "
+            f"({self._settings.scheme}); {sent.up} vectors up, {sent.down} down"
+        )
+        if self._settings.skip_fused is not None:
+            share = sent.skipped / max(sent.pairs + sent.skipped, 1)
+            message += f"; {share:.0%} of the pair updates were left out at fused pairs"
+        if self._settings.scheme == "literal":
+            message += f"; ordered duals differ from antisymmetric ones by up to {engine.asymmetry():.2g}"
+        result = Result(
+            problem=problem,
+            settings=self._settings,
+            x=judged.x + 0.0,
+            labels=exact_labels(judged.x, problem.graph),
+            objective=judged.objective,
+            dual_objective=dual_objective,
+            gap=judged.gap,
+            rel_gap=judged.rel_gap,
+            status=status,
+            message=message,
+            n_iter=n_iter,
+            primal_residual=engine.primal_residual(),
+            dual_residual=judged.residual,
+            setup_time=self._setup_time,
+            solve_time=monitor.elapsed,
+            trace=monitor.trace.arrays(),
+        )
+        self._point = judged.x
+        result.keep_duals(engine.duals)
+        return result
+
+
+def _curvature(loss: NodeLoss, x: FloatArray) -> float:
+    """Least eigenvalue of the mean Hessian; where that is next to zero, a thousandth of the largest."""
+    hessians = loss.hessians() if isinstance(loss, QuadraticNodeLoss) else loss.hessians_at(x)
+    if hessians.ndim == 1:
+        return float(hessians.mean())
+    values = np.linalg.eigvalsh(hessians.mean(axis=0))
+    return float(max(values[0], 1e-3 * values[-1]))
+
+
+def _node_gaps(loss: NodeLoss, x: FloatArray, sums: FloatArray) -> FloatArray:
+    """f_i(x_i) + f_i^*(-g_i) + <g_i, x_i> for each node."""
+    assert isinstance(loss, QuadraticNodeLoss)
+    residual, hessians = loss.gradient(x) + sums, loss.hessians()
+    if hessians.ndim == 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gaps = 0.5 * np.einsum("ij,ij->i", residual, residual) / hessians
+        return np.nan_to_num(gaps, nan=0.0, posinf=np.inf)
+    values, vectors = np.linalg.eigh(hessians)
+    along = np.einsum("iac,ia->ic", vectors, residual)
+    flat = values <= 8 * loss.n_features * EPS * values[:, -1:]
+    inside = 0.5 * np.where(flat, 0.0, along**2 / np.where(flat, 1.0, values)).sum(axis=1)
+    return np.where((flat & (along != 0)).any(axis=1), np.inf, inside)
+
