@@ -115,9 +115,7 @@ class PdmmEngine:
             return
         values, vectors = np.linalg.eigh(hessians)
         floor = 8 * loss.n_features * EPS * np.maximum(values[:, -1:], 0.0)
-        self._core.set_quadratic(
-            np.where(values > floor, values, 0.0), np.ascontiguousarray(vectors), linear
-        )
+        self._core.set_quadratic(np.where(values > floor, values, 0.0), np.ascontiguousarray(vectors), linear)
 
     def start(self, x: FloatArray) -> None:
         self._core.start(np.ascontiguousarray(x - self._shift))

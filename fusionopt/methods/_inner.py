@@ -65,9 +65,7 @@ def _residual(loss: NodeLoss, x: FloatArray, modulus: FloatArray, b: FloatArray)
 
 def _floor(x: FloatArray, modulus: FloatArray, b: FloatArray, residual: FloatArray) -> FloatArray:
     """Rounding of a residual, node by node: its terms are b, modulus x and the gradient, which is what is left."""
-    terms = (
-        np.abs(b).max(axis=1) + modulus * np.abs(x).max(axis=1) + np.linalg.norm(residual, axis=1)
-    )
+    terms = np.abs(b).max(axis=1) + modulus * np.abs(x).max(axis=1) + np.linalg.norm(residual, axis=1)
     return np.asarray(8 * EPS * np.sqrt(x.shape[1]) * terms)
 
 

@@ -31,9 +31,11 @@ _MARGINS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
 _RESTRICTED_LIMIT = 1500
 """Centres times features up to which a candidate's centres are solved for; beyond they are plain means."""
 _MAX_FINISHES = 6
-_SLACK_HEAVY, _NODES_HEAVY, _STRETCH = 100.0, 0.1, 32.0
-"""Where rho and eta are left to the method, they are doubled or halved while the edges' part of the gap is more than 100
-or less than 0.1 times the nodes' part, within a factor 32 of the start."""
+_LOOK, _FAST, _STRETCH = 40, 0.02, 32.0
+"""Where rho and eta are left to the method, they are looked at every 40 iterations, changed while the gap falls by less
+than a factor exp(0.02) an iteration, and stay within a factor 32 of the start."""
+_HEAVY_SLACK, _HEAVY_NODES = 100.0, 10.0
+"""The edges' and the nodes' part of the gap out of balance."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class _Judged:
     met: bool
     slack: float
     """The edges' part of the gap; the nodes' part is the rest."""
+    scale: float
+    """The duals are those of the engine times this."""
 
     @property
     def rel_gap(self) -> float:
@@ -98,6 +102,14 @@ class PdmmSession:
         if isinstance(loss, QuadraticNodeLoss):
             self._engine.use_quadratic(loss)
         self._engine.start(self._point)
+        # sum_j v_ij has at most deg_i terms of length lam w_ij.
+        degree, pull = np.zeros((2, problem.n_nodes))
+        edges, weights = problem.graph.edges, problem.graph.weights
+        for end in edges.T:
+            degree += np.bincount(end, minlength=problem.n_nodes)
+            pull += np.bincount(end, weights, minlength=problem.n_nodes)
+        bound = EPS * (degree + 4.0) * problem.lam * pull
+        self._sums_error = np.repeat(bound[:, None], problem.n_features, axis=1)
         self._setup_time = time.perf_counter() - begun
 
     def _steps(self, problem: FusionProblem, point: FloatArray) -> tuple[float, float]:
@@ -119,7 +131,8 @@ class PdmmSession:
         """Solve at the present lam."""
         settings, engine = self._settings, self._engine
         every = settings.check_every or 10
-        self._next_change, self._stretched = 20, 1.0
+        self._next_look, self._last_look, self._stretched = _LOOK, 0, 1.0
+        self._last_gap = np.inf
         first, finishes, tightening, stopped = engine.n_iter, 0, 1.0, ""
         judged = self._judge(engine.x)
         while not stopped:
@@ -139,24 +152,32 @@ class PdmmSession:
                     break
                 tightening *= 0.1
             elif self._settings.rho is None and self._settings.eta is None:
-                self._balance(judged, engine.n_iter - first)
+                self._retune(judged, engine.n_iter - first)
         if stopped:
             judged = self._finish(judged)
         return self._result(judged, stopped, engine.n_iter - first, monitor)
 
-    def _balance(self, judged: _Judged, n_iter: int) -> None:
-        """Move rho and eta together: a large slack of the edges asks for more, a large residual of the nodes for less."""
-        nodes = judged.gap - judged.slack
-        if n_iter < self._next_change or not (judged.slack > 0 and nodes > 0 and np.isfinite(nodes)):
+    def _retune(self, judged: _Judged, n_iter: int) -> None:
+        """While the gap falls slowly: a large slack of the edges asks for more rho (and eta), a large residual of the
+        nodes for less."""
+        gap, nodes = judged.gap, judged.gap - judged.slack
+        if n_iter < self._next_look or not 0 < gap < np.inf:
             return
-        ratio = judged.slack / nodes
-        factor = 2.0 if ratio > _SLACK_HEAVY else 0.5 if ratio < _NODES_HEAVY else 1.0
-        if factor == 1.0 or not 1 / _STRETCH <= self._stretched * factor <= _STRETCH:
-            return
-        self._stretched *= factor
-        self._engine.stretch(factor)
+        rate = np.log(self._last_gap / gap) / (n_iter - self._last_look) if self._last_gap < np.inf else 0.0
+        known = self._last_gap < np.inf
+        self._last_gap, self._last_look = gap, n_iter
         # Convergence needs rho to settle: the pauses grow.
-        self._next_change = int(1.2 * n_iter) + 20
+        self._next_look = n_iter + max(_LOOK, n_iter // 8)
+        factor = (
+            2.0
+            if judged.slack > _HEAVY_SLACK * nodes
+            else 0.5
+            if nodes > _HEAVY_NODES * judged.slack
+            else 1.0
+        )
+        if known and rate < _FAST and 1 / _STRETCH <= self._stretched * factor <= _STRETCH:
+            self._stretched *= factor
+            self._engine.stretch(factor)
 
     def _advance(self, iterations: int) -> None:
         engine, loss = self._engine, self.problem.loss
@@ -168,21 +189,23 @@ class PdmmSession:
             engine.end(exact_step(loss, engine.x, engine.modulus, b))
 
     def _judge(self, x: FloatArray, tightening: float = 1.0) -> _Judged:
-        problem, settings = self.problem, self._settings
+        problem, settings, loss = self.problem, self._settings, self.problem.loss
         edges = self._engine.balance(x)
-        nodes = _node_gaps(problem.loss, x, edges.sums)
-        values = problem.loss.values(x)
-        objective = float(values.sum()) + edges.penalty
-        gap = float(nodes.sum()) + edges.penalty - edges.product
-        magnitude = float(np.abs(values).sum() + np.abs(nodes).sum()) + edges.penalty + abs(edges.product)
-        chain = 16.0 + problem.n_features + np.sqrt(problem.n_nodes + problem.graph.n_edges)
-        rounding = EPS * chain * magnitude if np.isfinite(magnitude) else 0.0
-        gap = max(gap, 0.0) if np.isfinite(gap) else np.inf
+        # The duals may leave the domain of an f_i^*: one factor for all of them brings them back.
+        scale = loss.dual_scale(edges.sums, self._sums_error)
+        nodes = loss.fenchel(x, scale * edges.sums, self._sums_error)
+        objective = loss.value(x) + edges.penalty
+        slack = max(edges.penalty - scale * edges.product, 0.0)
+        gap = float(nodes.gap.sum()) + slack
+        terms = 8.0 + problem.n_features + np.sqrt(problem.graph.n_edges)
+        rounding = float(nodes.error.sum()) + EPS * terms * (edges.penalty + abs(edges.product))
+        if not np.isfinite(gap):
+            gap, rounding = np.inf, 0.0
         size = max(abs(objective), abs(objective - gap)) if np.isfinite(gap) else 0.0
-        met = gap <= tightening * (settings.eps_rel * size + settings.eps_abs)
-        met = bool(np.isfinite(gap) and (met or gap <= rounding))
-        residual = float(np.linalg.norm(problem.loss.gradient(x) + edges.sums, axis=1).max())
-        return _Judged(x, objective, gap, rounding, residual, met, max(edges.penalty - edges.product, 0.0))
+        met = gap <= tightening * (settings.eps_rel * size + settings.eps_abs) or gap <= rounding
+        residual = float(np.linalg.norm(loss.gradient(x) + scale * edges.sums, axis=1).max())
+        judged = _Judged(x, objective, gap, rounding, residual, bool(met and np.isfinite(gap)), slack, scale)
+        return judged
 
     def _finish(self, raw: _Judged) -> _Judged:
         """The lowest of the raw point and of points constant on candidate partitions read off the duals."""
@@ -247,7 +270,7 @@ class PdmmSession:
             trace=monitor.trace.arrays(),
         )
         self._point = judged.x
-        result.keep_duals(engine.duals)
+        result.keep_duals(lambda: judged.scale * engine.duals())
         return result
 
 
@@ -258,19 +281,3 @@ def _curvature(loss: NodeLoss, x: FloatArray) -> float:
         return float(hessians.mean())
     values = np.linalg.eigvalsh(hessians.mean(axis=0))
     return float(max(values[0], 1e-3 * values[-1]))
-
-
-def _node_gaps(loss: NodeLoss, x: FloatArray, sums: FloatArray) -> FloatArray:
-    """f_i(x_i) + f_i^*(-g_i) + <g_i, x_i> for each node."""
-    assert isinstance(loss, QuadraticNodeLoss)
-    residual, hessians = loss.gradient(x) + sums, loss.hessians()
-    if hessians.ndim == 1:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gaps = 0.5 * np.einsum("ij,ij->i", residual, residual) / hessians
-        return np.nan_to_num(gaps, nan=0.0, posinf=np.inf)
-    values, vectors = np.linalg.eigh(hessians)
-    along = np.einsum("iac,ia->ic", vectors, residual)
-    flat = values <= 8 * loss.n_features * EPS * values[:, -1:]
-    inside = 0.5 * np.where(flat, 0.0, along**2 / np.where(flat, 1.0, values)).sum(axis=1)
-    return np.where((flat & (along != 0)).any(axis=1), np.inf, inside)
-
