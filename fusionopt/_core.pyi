@@ -133,3 +133,15 @@ class Pdmm:
     def counts(self) -> dict[str, int]: ...
     @property
     def n_iter(self) -> int: ...
+
+def tilt_complete(
+    penalty: RadialPenalty, lam: float, x: NDArray[np.float64], r: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]: ...
+def tilt_edges(
+    penalty: RadialPenalty,
+    lam: float,
+    tail: NDArray[np.int32],
+    head: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    x: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], float]: ...

@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusionopt import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
-from fusionopt._bridge_penalties import native_penalty
+from fusionopt import (
+    FusionProblem,
+    Graph,
+    L1Norm,
+    L2Norm,
+    Mcp,
+    Scad,
+    SmoothedScad,
+    SquaredDistance,
+    SquaredL2,
+)
+from fusionopt._bridge_penalties import native_penalty, tilt
 from fusionopt.errors import InvalidTypeError
 
 SHAPES = [
@@ -42,3 +52,52 @@ def test_value_derivative_and_prox_agree_to_rounding(penalty, scale):
 def test_a_penalty_without_a_twin_is_refused():
     with pytest.raises(InvalidTypeError, match=r"penalty is L1Norm\(\), which has no compiled twin"):
         native_penalty(L1Norm())
+
+
+def plain_tilt(problem, x):
+    """Edge by edge, from the derivative of the penalty."""
+    graph, lam = problem.graph, problem.lam
+    b, value = np.zeros_like(x), 0.0
+    for (i, j), w in zip(graph.edges, graph.weights, strict=True):
+        u = x[i] - x[j]
+        t = np.sqrt(u @ u)
+        value += w * float(problem.penalty.value(t, lam))
+        if t > 0:
+            pull = w * (lam - float(problem.penalty.derivative(t, lam))) * u / t
+            b[i] += pull
+            b[j] -= pull
+    return b, value
+
+
+@pytest.mark.parametrize("penalty", [Scad(), Mcp(gamma=1.5)], ids=repr)
+@pytest.mark.parametrize("kind", ["complete", "weighted", "edges"])
+@pytest.mark.parametrize("scale", [1e-170, 1.0, 1e150])
+def test_tilt_against_a_loop_over_edges(penalty, kind, scale):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(21, 3)) * rng.uniform(0.1, 3, (21, 1))
+    x[5:9] = x[4]  # a cluster
+    graph = {
+        "complete": Graph.complete(21, 0.3),
+        "weighted": Graph.complete(21, 0.3, rng.integers(0, 3, 21)),
+        "edges": Graph.knn(x, 4),
+    }[kind]
+    problem = FusionProblem(SquaredDistance(x), graph, penalty, lam=0.6)
+    b, value = plain_tilt(problem, x)
+    # The forces of an edge are lam w at most, and their sums have twenty terms.
+    at_scale = FusionProblem(SquaredDistance(x), graph, penalty, lam=0.6 * scale)
+    told, penalty_value = tilt(at_scale, x * scale)
+    np.testing.assert_allclose(told / scale, b, atol=1e-13)
+    if kind == "complete":
+        np.testing.assert_array_equal(told[5:9], told[[4] * 4])
+    if 1e-100 < scale < 1e100:
+        assert penalty_value == pytest.approx(value, rel=1e-13)
+        assert penalty_value == pytest.approx(at_scale.penalty_value(x), rel=1e-13)
+
+
+def test_tilt_of_equal_rows_and_of_other_penalties():
+    fused = FusionProblem(SquaredDistance(np.ones((4, 2))), penalty=Scad(), lam=1.0)
+    b, value = tilt(fused, np.full((4, 2), 7.0))
+    assert not b.any() and value == 0.0
+    smooth = FusionProblem(SquaredDistance(np.ones((4, 2))), penalty=SmoothedScad(), lam=1.0)
+    with pytest.raises(ValueError, match="only Scad and Mcp"):
+        tilt(smooth, np.ones((4, 2)))
