@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
-    from fusionopt.settings import AdmmSettings, PdmmSettings
+    from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings
     from fusionopt.solver import solve
 
     __version__: str
@@ -49,6 +49,7 @@ _NAMES = {
     "AdmmSettings": "settings",
     "CallableLoss": "losses",
     "ConvexClustering": "estimators",
+    "DcSettings": "settings",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
     "Graph": "graph",
@@ -84,6 +85,7 @@ __all__ = [
     "AdmmSettings",
     "CallableLoss",
     "ConvexClustering",
+    "DcSettings",
     "FusionProblem",
     "FusionoptError",
     "Graph",

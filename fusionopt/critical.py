@@ -43,6 +43,8 @@ def lambda_max(problem: FusionProblem) -> float:
 
     Raises
     ------
+    InvalidArgumentError
+        A penalty that is not convex.
     InvalidTypeError
         A loss or penalty that the engine does not solve.
 
@@ -74,6 +76,8 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
 
     Raises
     ------
+    InvalidArgumentError
+        A penalty that is not convex.
     InvalidTypeError
         A loss or penalty that the engine does not solve.
 

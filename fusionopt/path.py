@@ -17,7 +17,7 @@ from fusionopt._bridge import Engine
 from fusionopt.clusters import exact_labels, longest_plateau
 from fusionopt.critical import bracket_lambda_max
 from fusionopt.errors import NotConvergedError
-from fusionopt.methods import Monitor, Session, open_session, watch_interrupt
+from fusionopt.methods import Monitor, Session, default_settings, open_session, watch_interrupt
 from fusionopt.problem import FusionProblem
 from fusionopt.result import CONVERGED, Result
 from fusionopt.settings import AdmmSettings, Settings
@@ -98,7 +98,7 @@ class PathResult:
     @cached_property
     def _start(self) -> IntArray:
         """The partition at lam = 0: nodes whose own minimisers coincide along edges."""
-        engine = Engine(self.problem.with_lam(0.0), AdmmSettings())
+        engine = Engine(FusionProblem(self.problem.loss, self.problem.graph), AdmmSettings())
         return exact_labels(engine.point(), self.problem.graph)
 
     @cached_property
@@ -309,7 +309,7 @@ def solution_path(
     order they are given in.
     """
     _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss, graph)")
-    chosen = AdmmSettings() if settings is None else settings
+    chosen = default_settings(problem) if settings is None else settings
     _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
     _checks.check_choice("events", events, ("grid",))
     if checkpoint is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,31 @@ class Trace:
         return {name: np.array(getattr(self, name)) for name in TRACE_COLUMNS}
 
 
+@dataclass(frozen=True)
+class Start:
+    """What became of one starting point of a non-convex problem.
+
+    Attributes
+    ----------
+    name : str
+    first_objective, objective : float
+        F at the start and where it led.
+    n_clusters, n_steps : int
+    dual_residual : float
+        Distance of the subdifferential where it led.
+    status : str
+        "stationary", or why it was stopped.
+    """
+
+    name: str
+    first_objective: float
+    objective: float
+    n_clusters: int
+    n_steps: int
+    dual_residual: float
+    status: str
+
+
 class Result:
     """A solution with its certificate.
 
@@ -69,8 +95,10 @@ class Result:
         partitions so fine that certify would take minutes (CERTIFY_LIMIT); call it yourself there.
     objective, dual_objective, gap, rel_gap : float
         F(x), D(edge_duals()), their difference, and gap / max(|P|, |D|) (0.0 within rounding).
-    lower_bound : None
-        Only non-convex problems have one.
+    lower_bound : float or None
+        A number that F is nowhere below, by a convex envelope; non-convex problems only.
+    starts : tuple of Start
+        Every start of a non-convex problem, in the order tried; empty otherwise.
     status : str
         "optimal", "user_limit", "interrupted" or "numerical_error".
     message : str
@@ -84,8 +112,6 @@ class Result:
     problem : FusionProblem
     settings : Settings
     """
-
-    lower_bound: None = None
 
     def __init__(
         self,
@@ -106,6 +132,8 @@ class Result:
         setup_time: float,
         solve_time: float,
         trace: dict[str, NDArray[np.generic]],
+        lower_bound: float | None = None,
+        starts: tuple[Start, ...] = (),
     ) -> None:
         self.problem = problem
         self.settings = settings
@@ -123,6 +151,8 @@ class Result:
         self.setup_time = setup_time
         self.solve_time = solve_time
         self.trace = trace
+        self.lower_bound = lower_bound
+        self.starts = starts
         self._duals: Callable[[], FloatArray] | None = None
 
     def keep_duals(self, source: Callable[[], FloatArray]) -> None:
@@ -218,12 +248,14 @@ class Result:
     def summary(self) -> str:
         """A few lines for a reader in a hurry."""
         sizes = np.sort(self.cluster_sizes)[::-1]
+        bound = f"dual {self.dual_objective:.10g}, relative gap {self.rel_gap:.2e}"
+        if self.lower_bound is not None:
+            bound = f"lower bound {self.lower_bound:.10g}"
         shown = ", ".join(str(int(s)) for s in sizes[:10]) + (", ..." if len(sizes) > 10 else "")
         return "\n".join(
             [
                 f"{self.status}: {self.message}",
-                f"lam {self.problem.lam:.6g}, objective {self.objective:.10g}, dual {self.dual_objective:.10g}, "
-                f"relative gap {self.rel_gap:.2e}",
+                f"lam {self.problem.lam:.6g}, objective {self.objective:.10g}, {bound}",
                 f"{self.n_clusters} clusters of sizes {shown}",
                 f"{self.n_iter} iterations, {self.setup_time:.3g} s setup, {self.solve_time:.3g} s solve",
             ]

@@ -118,6 +118,39 @@ class AdmmSettings(Settings):
         put(self, "relaxation", _checks.as_scalar_between("relaxation", self.relaxation, 0.0, 2.0, why))
 
 
+@dataclass(frozen=True)
+class DcSettings(AdmmSettings):
+    """Settings of difference-of-convex steps for `Scad` and `Mcp`; rho and relaxation are those of the l2 problems.
+
+    ``eps_rel`` is the distance of the subdifferential relative to all forces together (the largest gradient where
+    every component is fused), and the relative gap of the l2 problem of each step; ``eps_abs`` is not used.
+    ``max_iter`` counts for each l2 problem on its own. ``random_state`` seeds the random starts; None is seed 0.
+
+    Parameters
+    ----------
+    n_starts : int >= 1, or None
+        Starts to try, of which the lowest answer is kept: what the caller gave, every node at its own minimiser,
+        every component fused, the best of an l2 path, then random groupings. None: the caller's alone where one is
+        given, else the next three.
+    max_steps : int >= 1
+        Most steps from each start.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        As `AdmmSettings`, whose parameters come first.
+    """
+
+    n_starts: int | None = None
+    max_steps: int = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_starts is not None:
+            object.__setattr__(self, "n_starts", _checks.as_count("n_starts", self.n_starts))
+        object.__setattr__(self, "max_steps", _checks.as_count("max_steps", self.max_steps))
+
+
 def pdmm_tau_limit(nu: float, ratio: float, coupling: float = 1.0) -> float:
     """Least tau at which the linear modes of PDMM with full participation no longer die out.
 

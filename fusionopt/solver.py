@@ -5,10 +5,10 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from fusionopt import _checks
-from fusionopt.methods import Callback, Monitor, open_session, watch_interrupt
+from fusionopt.methods import Callback, Monitor, default_settings, open_session, watch_interrupt
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
-from fusionopt.settings import AdmmSettings, Settings
+from fusionopt.settings import Settings
 
 
 def solve(
@@ -63,7 +63,7 @@ def solve(
     _checks.check_instance(
         "problem", problem, FusionProblem, "for instance FusionProblem(loss, graph, lam=1.0)"
     )
-    chosen = AdmmSettings() if settings is None else settings
+    chosen = default_settings(problem) if settings is None else settings
     _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
     point = None
     if warm_start is not None:

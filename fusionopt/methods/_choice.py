@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Protocol
 
 import numpy as np
@@ -11,13 +12,15 @@ from fusionopt import _checks
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
+from fusionopt.methods.difference_of_convex import DcSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
-from fusionopt.penalties import L1Norm, SquaredL2
+from fusionopt.penalties import L1Norm, Mcp, Scad, SquaredL2
+from fusionopt.penalties.base import Penalty
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
-from fusionopt.settings import AdmmSettings, PdmmSettings, Settings
+from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings, Settings
 
 FloatArray = NDArray[np.float64]
 
@@ -32,6 +35,33 @@ class Session(Protocol):
         """Solve at the present lam."""
 
 
+def default_settings(problem: FusionProblem) -> Settings:
+    """The settings of the best certified method for a problem."""
+    return DcSettings() if isinstance(problem.penalty, Scad | Mcp) else AdmmSettings()
+
+
+def check_rho(penalty: Penalty, rho: float) -> None:
+    """Refuse a fixed rho (per unit weight) that a non-convex penalty does not allow.
+
+    Its prox with step 1 / rho is continuous only while rho exceeds the penalty's weak convexity.
+
+    Raises
+    ------
+    InvalidArgumentError
+        rho <= 1 / (a - 1) for SCAD, rho <= 1 / gamma for MCP.
+    """
+    least = penalty.weak_convexity
+    if rho <= least and least > 0:
+        formula = "1 / gamma" if isinstance(penalty, Mcp) else "1 / (a - 1)"
+        _checks.refuse(
+            f"rho={rho:g} breaks rho > {formula} = {least:g} of {penalty!r}, below which an update of one pair has two "
+            "answers; give a larger rho, or None.",
+            argument="rho",
+            got=rho,
+            wanted=f"rho > {least:g}",
+        )
+
+
 def open_session(problem: FusionProblem, settings: Settings, point: FloatArray | None) -> Session:
     """The session that serves this problem under these settings, before any work.
 
@@ -39,11 +69,20 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     ------
     InvalidTypeError
         No method serves this combination; the message says which part does not fit.
+    InvalidArgumentError
+        A fixed rho that the penalty does not allow.
     """
+    rho = getattr(settings, "rho", None)
+    if rho is not None:
+        check_rho(problem.penalty, rho)
     if isinstance(settings, PdmmSettings):
         return PdmmSession(problem, settings, point)
     _checks.check_instance("settings", settings, AdmmSettings, "for instance AdmmSettings(), or None")
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
+    if isinstance(problem.penalty, Scad | Mcp):
+        own = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+        steps = settings if isinstance(settings, DcSettings) else DcSettings(**own)
+        return DcSession(problem, steps, point, open_session)
     if isinstance(problem.penalty, SquaredL2):
         return SmoothSession(problem, settings, point)
     l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1
