@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusionopt import _checks
+from fusionopt import _checks, penalties, settings
 from fusionopt.graph import Graph
 from fusionopt.losses import LeastSquares, SquaredDistance
+from fusionopt.penalties import Penalty
 from fusionopt.problem import FusionProblem
-from fusionopt.settings import AdmmSettings
 
 if TYPE_CHECKING:
     from fusionopt.result import Result
@@ -85,9 +85,10 @@ def read(path: str | Path, kind: str) -> Arrays:
 
 
 def pack_problem(problem: FusionProblem) -> Arrays:
-    """Loss, graph and lam; the penalty is the l2 norm, the only one there is."""
+    """Loss, graph, penalty and lam."""
     loss, graph = problem.loss, problem.graph
     out: Arrays = {"problem.lam": np.array(problem.lam), "problem.loss": _text(type(loss).__name__)}
+    out["problem.penalty"] = _text(json.dumps(_pack_penalty(problem.penalty)))
     if isinstance(loss, SquaredDistance):
         out |= {"loss.targets": loss.targets, "loss.sample_weight": loss.sample_weight}
     elif isinstance(loss, LeastSquares):
@@ -114,6 +115,27 @@ def pack_problem(problem: FusionProblem) -> Arrays:
     return out
 
 
+def _pack_penalty(penalty: Penalty) -> dict[str, Any]:
+    kind = type(penalty)
+    if getattr(penalties, kind.__name__, None) is not kind:
+        _checks.refuse_type(
+            f"{kind.__name__} is not a penalty of fusionopt and cannot be saved; save the result's arrays yourself.",
+            argument="problem.penalty",
+            got=kind.__name__,
+            wanted="a penalty of fusionopt",
+        )
+    shape = {name: getattr(penalty, name) for name in getattr(kind, "__dataclass_fields__", {})}
+    return {"name": kind.__name__, **shape}
+
+
+def _unpack_penalty(arrays: Arrays) -> Penalty:
+    if "problem.penalty" not in arrays:  # written by version 0.1.0, which had the l2 norm alone
+        return penalties.L2Norm()
+    told = json.loads(_from_text(arrays["problem.penalty"]))
+    made: Penalty = getattr(penalties, told.pop("name"))(**told)
+    return made
+
+
 def unpack_problem(arrays: Arrays) -> FusionProblem:
     name = _from_text(arrays["problem.loss"])
     targets, weight = arrays["loss.targets"], arrays["loss.sample_weight"]
@@ -132,7 +154,7 @@ def unpack_problem(arrays: Arrays) -> FusionProblem:
         graph = Graph.from_edges(loss.n_nodes, arrays["graph.edges"], arrays["graph.weights"])
     else:
         graph = Graph.complete(loss.n_nodes, float(arrays["graph.weight"]), arrays.get("graph.node_weights"))
-    return FusionProblem(loss, graph, lam=float(arrays["problem.lam"]))
+    return FusionProblem(loss, graph, _unpack_penalty(arrays), lam=float(arrays["problem.lam"]))
 
 
 def pack_result(result: Result, prefix: str) -> Arrays:
@@ -142,6 +164,9 @@ def pack_result(result: Result, prefix: str) -> Arrays:
         "status": result.status,
         "message": result.message,
         "settings": dataclasses.asdict(result.settings),
+        "settings_class": type(result.settings).__name__,
+        "lower_bound": result.lower_bound,
+        "starts": [dataclasses.asdict(start) for start in result.starts],
     }
     out: Arrays = {"x": result.x, "labels": result.labels, "head": _text(json.dumps(head))}
     out |= {f"trace.{name}": values for name, values in result.trace.items()}
@@ -149,16 +174,18 @@ def pack_result(result: Result, prefix: str) -> Arrays:
 
 
 def unpack_result(arrays: Arrays, prefix: str, problem: FusionProblem) -> Result:
-    from fusionopt.result import TRACE_COLUMNS, Result
+    from fusionopt.result import TRACE_COLUMNS, Result, Start
 
     head = json.loads(_from_text(arrays[prefix + "head"]))
     return Result(
         problem=problem.with_lam(head["lam"]),
-        settings=AdmmSettings(**head["settings"]),
+        settings=getattr(settings, head.get("settings_class", "AdmmSettings"))(**head["settings"]),
         x=arrays[prefix + "x"],
         labels=arrays[prefix + "labels"],
         status=head["status"],
         message=head["message"],
+        lower_bound=head.get("lower_bound"),
+        starts=tuple(Start(**start) for start in head.get("starts", [])),
         trace={name: arrays[f"{prefix}trace.{name}"] for name in TRACE_COLUMNS},
         **{name: head[name] for name in _SCALARS},
     )

@@ -65,7 +65,7 @@ class PathResult:
     lambda_max : float
         Smallest lam that fuses every component (upper end of its bracket); the first lam of an automatic grid.
     status : str
-        "optimal" when every result is; otherwise the first other status.
+        "optimal" when every result is, "stationary" when some are only that; otherwise the first other status.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class PathResult:
         self.results = list(results)
         self._lambda_max = lambda_max
         open_status = [r.status for r in self.results if r.status not in CONVERGED]
-        self.status = status or (open_status[0] if open_status else "optimal")
+        certified = all(r.status == "optimal" for r in self.results)
+        self.status = status or (open_status[0] if open_status else "optimal" if certified else "stationary")
 
     @property
     def lambda_max(self) -> float:

@@ -527,8 +527,13 @@ Merger merge(const ReducedProblem& problem, const Vector& w,
         mass[at(out.group[at(k)])] += weight;
         for (Index a = 0; a < d; ++a) mean[at(out.group[at(k)] * d + a)] += weight * w[at(k * d + a)];
     }
+    for (Index k = 0; k < n; ++k)
+        // Nothing pulls at a centre without weight, so it is never merged.
+        if (const Index g = out.group[at(k)]; !(mass[at(g)] > 0.0))
+            std::copy_n(w.data() + k * d, d, mean.data() + g * d);
     for (Index g = 0; g < out.n_groups; ++g)
-        for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
+        if (mass[at(g)] > 0.0)
+            for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
     out.problem = std::make_shared<const ReducedProblem>(coarsen(problem, out.group, out.n_groups));
     out.newton = std::make_shared<Newton>(*out.problem, mean);
     return out;

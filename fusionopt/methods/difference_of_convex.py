@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from fusionopt import _checks
 from fusionopt._bridge_penalties import tilt
 from fusionopt.clusters import exact_labels
+from fusionopt.graph import Graph
 from fusionopt.losses.base import EPS, QuadraticNodeLoss
 from fusionopt.losses.pooled import null_projectors, pooled_minimiser
 from fusionopt.losses.tilted import TiltedQuadratic
-from fusionopt.methods._envelope import chord_lam, difference_radius
+from fusionopt.methods._envelope import chord_lams, difference_radii
 from fusionopt.methods._monitor import Monitor
 from fusionopt.penalties import L2Norm, Mcp, Scad
 from fusionopt.penalties.base import row_norms
@@ -42,8 +43,19 @@ _PATH_LAMS = 7
 """The l2 path that offers starts runs over lam, lam/2, ..., lam/2^6."""
 _TAU = 1e-2
 """Curvature added to nodes without a curvature of their own, relative to the mean Hessian: a proximal term at x^k."""
+_MAX_REACH = 64.0
+"""Longest extrapolation, in steps."""
 _MAX_TIGHTENINGS = 4
 """Times a step is repeated at a hundredth of the l2 tolerance before a start is given up."""
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """A point at which the majorant is taken: x, its tilt and F."""
+
+    x: FloatArray
+    b: FloatArray
+    objective: float
 
 
 @dataclass
@@ -52,7 +64,6 @@ class _Run:
 
     name: str
     x: FloatArray
-    b: FloatArray
     objective: float
     first_objective: float
     trace: Trace
@@ -177,11 +188,9 @@ class _Descent:
         if point is not None:
             yield point_name, point
             made += 1
-        for name, make in (
-            ("data", lambda: self.own.x),
-            ("fused", lambda: self.fused),
-            ("l2 path", self.from_path),
-        ):
+        makers: list[tuple[str, Callable[[], FloatArray]]]
+        makers = [("data", self.from_own), ("fused", self.from_fused), ("l2 path", self.from_path)]
+        for name, make in makers:
             if made < count:
                 yield name, make()
                 made += 1
@@ -236,36 +245,39 @@ class _Descent:
 
     def descend(self, name: str, start: FloatArray) -> _Run:
         b, value = self.objective(start)
-        run = _Run(name, start, b, value, value, Trace())
-        eps_rel, tightenings = self.settings.eps_rel, 0
+        run = _Run(name, start, value, value, Trace())
+        anchor = _Anchor(start, b, value)
+        eps_rel, tightenings, reach = self.settings.eps_rel, 0, 1.0
         while True:
-            majorant = TiltedQuadratic(self._loss, run.b, self._tau, run.x if self._tau else None)
+            majorant = TiltedQuadratic(self._loss, anchor.b, self._tau, anchor.x if self._tau else None)
             step = self.l2_solve(
-                FusionProblem(majorant, self.problem.graph, L2Norm(), self.problem.lam), run.x, eps_rel
+                FusionProblem(majorant, self.problem.graph, L2Norm(), self.problem.lam), anchor.x, eps_rel
             )
             b, value = self.objective(step.x)
             # F is a sum of positive terms, each with a few roundings.
-            noise = 16 * EPS * (abs(value) + abs(run.objective))
-            if math.isfinite(value) and value <= run.objective + noise:
-                moved = b - run.b - self._tau * (step.x - run.x)
-                before = run.residual
-                lowered = value < run.objective - noise
-                run.x, run.b, run.objective, run.last = step.x, b, min(value, run.objective), step
-                run.residual = step.dual_residual + float(row_norms(moved).max())
+            noise = 16 * EPS * (abs(value) + abs(anchor.objective))
+            if math.isfinite(value) and value <= anchor.objective + noise:
+                moved = b - anchor.b - self._tau * (step.x - anchor.x)
+                residual = step.dual_residual + float(row_norms(moved).max())
+                better = value < anchor.objective - noise or residual < 0.9 * run.residual
+                last = run.x
+                run.x, run.objective, run.last = step.x, min(value, run.objective), step
+                run.residual = residual
                 run.n_steps += 1
                 run.n_iter += step.n_iter
                 run.trace.add(run.n_iter, self.monitor.elapsed, run.objective, math.nan, math.nan)
                 stopped = self.monitor.report(self._n_iter, run.objective, math.nan, math.nan)
-                if run.residual <= self.tolerance(run.x):
+                if residual <= self.tolerance(run.x):
                     run.residual = self.distance(run.x, step)
                     if run.residual <= self.tolerance(run.x):
                         return run
-                    lowered = False
-                else:
-                    lowered |= run.residual < 0.9 * before
+                    better = False
+                anchor = _Anchor(step.x, b, value)
+                further, reach = self.extrapolate(anchor, last, reach)
+                anchor = further or anchor
             else:
-                lowered, stopped = False, self.monitor.stopped()
-            if not lowered and not stopped:
+                better, stopped = False, self.monitor.stopped()
+            if not better and not stopped:
                 # The l2 problem was not solved sharply enough to tell which way is down.
                 tightenings += 1
                 eps_rel *= 1e-2
@@ -278,6 +290,18 @@ class _Descent:
                 if run.last is not None:
                     run.residual = self.distance(run.x, run.last)
                 return run
+
+    def extrapolate(self, here: _Anchor, last: FloatArray, reach: float) -> tuple[_Anchor | None, float]:
+        """A point further along the last step where F is lower still, and how far to reach next time.
+
+        Steps shrink by a constant factor near a stationary point; the majorant may be taken at any point with a lower
+        F, so the next step starts from here. Rows that moved together stay equal bit by bit.
+        """
+        x = here.x + reach * (here.x - last)
+        b, value = self.objective(x)
+        if value < here.objective:
+            return _Anchor(x, b, value), min(2 * reach, _MAX_REACH)
+        return None, max(reach / 4, 1.0)
 
     def subgradients(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """Overwrite the duals of an l2 step at x by elements of the subdifferential of w_ij g(x_i - x_j; lam).
@@ -378,19 +402,21 @@ class _Descent:
         return result
 
     def lower_bound(self, best: _Run) -> tuple[float, float]:
-        """A number below F everywhere, and the radius of differences it rests on (inf: only g >= 0)."""
-        alone = self.own.dual_objective
-        radius = difference_radius(
-            self._loss, self.problem.graph, self.own.x, max(best.objective - alone, 0.0)
-        )
-        penalty = self.problem.penalty
+        """A number below F everywhere, and the largest difference it rests on (inf: only g >= 0)."""
+        problem, graph, alone = self.problem, self.problem.graph, self.own.dual_objective
+        penalty = problem.penalty
         assert isinstance(penalty, Scad | Mcp)
-        lam = chord_lam(penalty, self.problem.lam, radius)
-        if lam == 0 or self.monitor.stopped():
+        radii = difference_radii(self._loss, graph, self.own.x, max(best.objective - alone, 0.0))
+        lams = chord_lams(penalty, problem.lam, radii)
+        if not lams.any() or self.monitor.stopped():
             return alone, math.inf
-        chord = self.l2_solve(self.l2_problem(lam), best.x, self.settings.eps_rel)
+        if not graph.is_complete:
+            # One l2 problem: lam stays, and each edge carries its own chord in its weight.
+            graph = Graph.from_edges(graph.n_nodes, graph.edges, graph.weights * (lams / problem.lam))
+        lam = float(lams) if graph.is_complete else problem.lam
+        chord = self.l2_solve(FusionProblem(self._loss, graph, L2Norm(), lam), best.x, self.settings.eps_rel)
         if chord.dual_objective > alone:
-            return chord.dual_objective, radius
+            return chord.dual_objective, float(radii[lams > 0].max())
         return alone, math.inf
 
     def message(self, best: _Run, table: tuple[Start, ...], stopped: str, gap: float, radius: float) -> str:

@@ -80,3 +80,18 @@ def test_signed_zeros_are_one_zero_after_an_early_stop(limit: int) -> None:
     )
     for k in range(result.n_clusters):
         assert len({row.tobytes() for row in result.x[result.labels == k]}) == 1
+
+
+def test_weightless_nodes_of_a_complete_graph_stay_finite_when_others_merge() -> None:
+    """At a loose tolerance finishing merges centres while nodes without weight stand aside."""
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        m = int(rng.integers(4, 12))
+        r = rng.integers(0, 3, m).astype(float)
+        points = rng.normal(size=(m, 2))
+        problem = FusionProblem(
+            SquaredDistance(points), Graph.complete(m, 0.1, r), lam=float(rng.uniform(0.05, 6))
+        )
+        result = fusionopt.solve(problem, AdmmSettings(eps_rel=1e-2))
+        assert result.status == "optimal"
+        np.testing.assert_array_equal(result.x[r == 0], points[r == 0])
