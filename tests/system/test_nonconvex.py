@@ -329,7 +329,9 @@ def test_a_path_over_given_lams_starts_from_its_last_answer(penalty: fusionopt.p
 def test_no_lam_is_the_largest_for_a_penalty_that_is_not_convex() -> None:
     problem = FusionProblem(SquaredDistance([0.0, 1.0, 3.0]), penalty=Mcp(), lam=1.0)
     for call in (fusionopt.lambda_max, fusionopt.lambda_max_bounds, solution_path):
-        with pytest.raises(InvalidArgumentError, match="lambda_max is not defined for Mcp, which is not convex"):
+        with pytest.raises(
+            InvalidArgumentError, match="lambda_max is not defined for Mcp, which is not convex"
+        ):
             call(problem)
     with pytest.raises(InvalidArgumentError, match="is not convex"):
         _ = solution_path(problem, [0.1, 1.0]).lambda_max
