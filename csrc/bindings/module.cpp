@@ -9,4 +9,5 @@ PYBIND11_MODULE(_core, module) {
     fusionopt::bindings::register_admm(module);
     fusionopt::bindings::register_penalty(module);
     fusionopt::bindings::register_pdmm(module);
+    fusionopt::bindings::register_implicit(module);
 }

@@ -1,0 +1,3 @@
+#define FUSIONOPT_ISA_NAMESPACE isa_avx2
+#define FUSIONOPT_ISA_NAME "avx2"
+#include "core/implicit_impl.hpp"

@@ -1,0 +1,3 @@
+#define FUSIONOPT_ISA_NAMESPACE isa_avx512
+#define FUSIONOPT_ISA_NAME "avx512"
+#include "core/implicit_impl.hpp"

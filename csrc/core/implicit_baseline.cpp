@@ -1,0 +1,3 @@
+#define FUSIONOPT_ISA_NAMESPACE isa_baseline
+#define FUSIONOPT_ISA_NAME "baseline"
+#include "core/implicit_impl.hpp"

@@ -1,0 +1,195 @@
+"""The storage-free solver of the core in the caller's units: complete graphs whose pairs are never stored.
+
+    x = shift + s x',   m_i = h m_i',   r_i = r_max w_i,   lam weight r_max^2 = (h s) lam'
+
+with powers of two for h and s, as in `_bridge`; shift is the pooled minimiser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks, _core
+from fusionopt._bridge import Certificate
+from fusionopt.losses import SquaredDistance
+from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.penalties import L2Norm
+from fusionopt.problem import FusionProblem
+from fusionopt.settings import Settings
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_CAP = 2.0
+"""Largest ball of the lightest pair, in units of the sum of all forces: beyond it a larger lam changes nothing."""
+_SPREAD = 1e6
+"""Largest ratio of two sample weights, or of two node weights, that is left to this solver."""
+_ROWS = 64
+"""Rows of pair duals that are formed together."""
+
+
+def fits(problem: FusionProblem) -> bool:
+    """Whether the problem has the shape this solver needs: every pair joined, w_ij = weight r_i r_j, H_i = m_i I."""
+    loss, graph = problem.loss, problem.graph
+    if not (type(loss) is SquaredDistance and type(problem.penalty) is L2Norm and graph.is_complete):
+        return False
+    if graph.n_nodes < 2 or graph.weight == 0:
+        return False
+    curvature = loss.hessians()
+    weights = [curvature] if graph.node_weights is None else [curvature, graph.node_weights]
+    return curvature.ndim == 1 and all(w.min() > 0 and w.max() <= _SPREAD * w.min() for w in weights)
+
+
+@dataclass(frozen=True)
+class ImplicitDuals:
+    """v_ij = reach w_i w_j (y_i - y_j) / max(||y_i - y_j||, delta): the duals that a point implies.
+
+    Attributes
+    ----------
+    points : float64 (n_nodes, n_features)
+        y.
+    weights : float64 (n_nodes,)
+        w.
+    delta : float
+    reach : float
+        lam in the units of w, strictly inside its ball after rounding.
+    """
+
+    points: FloatArray
+    weights: FloatArray
+    delta: float
+    reach: float
+
+    @property
+    def n_bytes(self) -> int:
+        """What `__call__` allocates."""
+        m, d = self.points.shape
+        return m * (m - 1) // 2 * d * 8
+
+    def __call__(self) -> FloatArray:
+        """All of them, in the order of `Graph.edges`.
+
+        Raises
+        ------
+        MemoryLimitError
+            They do not fit the machine.
+        """
+        m, d = self.points.shape
+        _checks.check_memory(
+            f"The duals of {m * (m - 1) // 2} pairs", self.n_bytes, "use objective, dual_objective and gap instead"
+        )
+        out = np.empty((m * (m - 1) // 2, d))
+        place = 0
+        for i in range(m - 1):
+            apart = self.points[i] - self.points[i + 1 :]
+            length = np.sqrt(np.einsum("jk,jk->j", apart, apart))
+            scale = (self.reach * self.weights[i]) * self.weights[i + 1 :] / np.maximum(length, self.delta)
+            np.multiply(apart, scale[:, None], out=out[place : place + len(apart)])
+            place += len(apart)
+        return out
+
+
+class ImplicitEngine:
+    """One problem in the storage-free core.
+
+    Parameters
+    ----------
+    problem : FusionProblem
+        One that `fits`.
+    settings : Settings
+    """
+
+    def __init__(self, problem: FusionProblem, settings: Settings) -> None:
+        loss, graph = problem.loss, problem.graph
+        assert isinstance(loss, SquaredDistance)
+        self.problem = problem
+        self._loss, self._settings = loss, settings
+        self.shift = pooled_minimiser(loss, np.zeros(loss.n_nodes, dtype=np.int64))[0]
+        everywhere = np.broadcast_to(self.shift, (loss.n_nodes, loss.n_features))
+        force = -loss.gradient(everywhere)
+        force[np.abs(force) <= loss.gradient_error(everywhere)] = 0.0
+        curvature = loss.hessians()
+        self._h = _power_of_two(float(curvature.max()))
+        self._s = _power_of_two(float(np.abs(force / curvature[:, None]).max()))
+        with np.errstate(over="ignore", under="ignore"):
+            unit = float(np.float64(self._h) * np.float64(self._s) ** 2)
+        r = np.ones(loss.n_nodes) if graph.node_weights is None else graph.node_weights
+        self._weights = r / r.max()
+        self._u = graph.weight * float(r.max()) ** 2
+        #: Every node agrees with the pooled minimiser, or nothing pulls: no pass is needed.
+        self.decoupled = not force.any() or problem.lam == 0
+        self.in_range = 0 < unit < math.inf
+        if self.decoupled or not self.in_range:
+            return
+        targets = force / curvature[:, None] / self._s
+        curvature = curvature / self._h
+        lam = problem.lam * self._u / (self._h * self._s)
+        forces = float((curvature * np.linalg.norm(targets, axis=1)).sum())
+        self._lam = min(lam, _CAP * forces / float(self._weights.min()) ** 2)
+        self._capped = self._lam < lam
+        self._core = _core.Implicit(
+            np.ascontiguousarray(targets),
+            curvature,
+            self._weights,
+            self._lam,
+            eps_rel=settings.eps_rel,
+            eps_abs=settings.eps_abs / unit,
+            max_newton=settings.max_iter,
+            seed=0 if settings.random_state is None else settings.random_state,
+            n_threads=settings.n_threads,
+        )
+
+    def run(self, report: Callable[[int, float, float], bool], stopped: Callable[[], bool]) -> bool:
+        """Search until the gap is met, no progress is made, or asked to stop (False then).
+
+        `report` gets Newton steps, an upper and a lower bound at each point of the whole problem; it and `stopped`
+        return True to stop.
+        """
+        unit = self._h * self._s**2
+
+        def hook(fresh: bool, steps: int, objective: float, dual: float) -> bool:
+            return report(steps, objective * unit, dual * unit) if fresh else stopped()
+
+        return bool(self._core.run(hook))
+
+    def point(self) -> FloatArray:
+        """The rounded point; rows of a cluster are bitwise equal."""
+        return np.asarray(self.shift + self._s * self._core.point + 0.0)
+
+    def certify(self, x: FloatArray) -> Certificate:
+        """Judge `point()` as rounded to the caller's coordinates."""
+        labels = self._core.labels
+        _, first = np.unique(labels, return_index=True)
+        told = self._core.certify(np.ascontiguousarray((x[first] - self.shift) / self._s))
+        unit = self._h * self._s**2
+        lam = self.problem.lam
+        penalty = told["penalty"] * self._s * self._u
+        # The loss from residuals at the point itself; what capping left out of the penalty belongs to the gap.
+        objective = self._loss.value(x) + lam * penalty
+        gap = told["gap"] * unit
+        if self._capped:
+            gap += max(lam * penalty - self._lam * told["penalty"] * unit, 0.0)
+        rounding = told["rounding"] * unit
+        size = max(abs(objective), abs(objective - gap))
+        tolerance = self._settings.eps_rel * size + self._settings.eps_abs
+        met = math.isfinite(gap) and (gap <= tolerance or gap <= rounding)
+        residual = told["residual"] * self._h * self._s
+        return Certificate(objective, objective - gap, gap, rounding, penalty, residual, met)
+
+    def duals(self) -> ImplicitDuals:
+        reach = self._core.shrink * self._lam * (self._h * self._s)
+        return ImplicitDuals(self._core.dual_point, self._weights, self._core.delta, reach)
+
+    def counts(self) -> dict[str, float]:
+        """Newton and CG steps, levels, stages, ordered pairs visited."""
+        return dict(self._core.counts)
+
+
+def _power_of_two(value: float) -> float:
+    """The power of two just above value; 1 for 0."""
+    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0

@@ -1,0 +1,155 @@
+"""Complete graphs without storing a pair: smoothed Newton-CG on nested subsets, rounded to clusters, certified."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks
+from fusionopt._bridge_implicit import ImplicitEngine, fits
+from fusionopt.clusters import exact_labels
+from fusionopt.methods._monitor import Monitor
+from fusionopt.methods.admm import AdmmSession
+from fusionopt.problem import FusionProblem
+from fusionopt.result import Result
+from fusionopt.settings import AdmmSettings
+
+FloatArray = NDArray[np.float64]
+
+_FASTER_FROM = 4000
+"""Nodes from which these passes are faster than the stored sweep."""
+
+
+def chosen(problem: FusionProblem, settings: AdmmSettings) -> bool:
+    """Whether this method is the one to take: it applies, and the pairs are many or do not fit the machine.
+
+    A given rho asks for ADMM.
+    """
+    if problem.n_nodes < 2 or settings.rho is not None or not fits(problem):
+        return False
+    return problem.n_nodes >= _FASTER_FROM or not _checks.memory_holds(_stored_bytes(problem))
+
+
+def _stored_bytes(problem: FusionProblem) -> float:
+    m = problem.n_nodes
+    return 2 * m * (m + 7) / 2 * problem.n_features * 8
+
+
+class ImplicitSession:
+    """The storage-free method; each lam is solved on its own.
+
+    Parameters
+    ----------
+    problem : FusionProblem
+        One that `_bridge_implicit.fits`.
+    settings : AdmmSettings
+        max_iter counts Newton steps; random_state seeds the order of the nodes in the subsets.
+
+    Notes
+    -----
+    O(n_nodes n_features) memory, O(n_nodes^2 n_features) time a pass. A start is of no use to it: at a small
+    smoothing radius the search from a neighbouring solution takes longer than from a coarse subset.
+
+    References
+    ----------
+    The dual implied by a point: a gradient of the Huber-smoothed norm, Nesterov (2005), Smooth minimization of
+    non-smooth functions, section 4.
+    """
+
+    def __init__(self, problem: FusionProblem, settings: AdmmSettings) -> None:
+        start = time.perf_counter()
+        self._settings = settings
+        self._engine = ImplicitEngine(problem, settings)
+        self._setup_time = time.perf_counter() - start
+
+    def set_lam(self, lam: float) -> None:
+        """Go on at another lam."""
+        start = time.perf_counter()
+        self._engine = ImplicitEngine(self._engine.problem.with_lam(lam), self._settings)
+        self._setup_time = time.perf_counter() - start
+
+    def run(self, monitor: Monitor) -> Result:
+        """Solve at the present lam."""
+        engine, settings = self._engine, self._settings
+        problem = engine.problem
+        if engine.decoupled or not engine.in_range:
+            # Closed forms, and the refusal of numbers beyond float64, are in one place.
+            return AdmmSession(problem, settings, None).run(monitor)
+        stopped = ""
+
+        def report(steps: int, objective: float, dual: float) -> bool:
+            nonlocal stopped
+            stopped = monitor.report(steps, objective, dual, objective - dual)
+            return bool(stopped)
+
+        def ask() -> bool:
+            nonlocal stopped
+            stopped = monitor.stopped()
+            return bool(stopped)
+
+        engine.run(report, ask)
+        x = engine.point()
+        certificate = engine.certify(x)
+        counts = engine.counts()
+        n_iter = int(counts["newton_steps"])
+        if not certificate.met and not stopped:
+            stopped = (
+                f"max_iter = {settings.max_iter} was reached"
+                if n_iter >= settings.max_iter
+                else "smaller smoothing radii bring no more progress"
+            )
+        if certificate.met:
+            status = "optimal"
+        elif not np.isfinite(certificate.objective):
+            status = "numerical_error"
+        else:
+            status = "interrupted" if stopped == "interrupted" else "user_limit"
+        size = max(abs(certificate.objective), abs(certificate.dual_objective))
+        exact = np.isfinite(certificate.gap) and certificate.gap <= certificate.rounding
+        rel_gap = (
+            0.0
+            if exact or certificate.gap == 0
+            else certificate.gap / size
+            if np.isfinite(size) and size > 0
+            else np.inf
+        )
+        elapsed = monitor.elapsed
+        monitor.trace.add(
+            n_iter, elapsed, certificate.objective, certificate.dual_objective, certificate.gap
+        )
+        result = Result(
+            problem=problem,
+            settings=settings,
+            x=x,
+            labels=exact_labels(x, problem.graph),
+            objective=certificate.objective,
+            dual_objective=certificate.dual_objective,
+            gap=certificate.gap,
+            rel_gap=rel_gap,
+            status=status,
+            message=self._message(status, stopped, rel_gap, counts),
+            n_iter=n_iter,
+            primal_residual=0.0,
+            dual_residual=certificate.dual_residual,
+            setup_time=self._setup_time,
+            solve_time=elapsed,
+            trace=monitor.trace.arrays(),
+        )
+        result.keep_duals(engine.duals())
+        return result
+
+    def _message(self, status: str, stopped: str, rel_gap: float, counts: dict[str, float]) -> str:
+        problem = self._engine.problem
+        m = problem.n_nodes
+        passes = counts["pairs"] / m**2
+        done = f"relative gap {rel_gap:.1e} after {int(counts['newton_steps'])} Newton steps ({passes:.0f} passes over pairs)"
+        begin = f"certified optimum: {done}" if status == "optimal" else f"{stopped}: {done}"
+        stored = _stored_bytes(problem)
+        why = (
+            f"storing the duals of {m * (m - 1) // 2} pairs would be slower"
+            if _checks.memory_holds(stored)
+            else f"storing the duals of the pairs would take {stored / 2**30:.3g} GiB"
+        )
+        return f"{begin}; storage-free method, since {why}"
