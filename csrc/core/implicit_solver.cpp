@@ -5,6 +5,9 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#ifdef DBG
+#include <cstdio>
+#endif
 
 #include "core/reduced.hpp"
 #include "core/sweep.hpp"
@@ -446,7 +449,7 @@ class ImplicitSolver::Search {
                     ++steps;
                     slow = f.stat < 0.7 * previous ? 0 : slow + 1;
                     previous = std::fmin(previous, f.stat);
-                    primal = f.objective;
+                    primal = std::fmin(f.objective, rounded.objective);
                     report();
                 }
             };
@@ -466,6 +469,9 @@ class ImplicitSolver::Search {
             }
             const double gap = primal - f.dual;
             report();
+#ifdef DBG
+            fprintf(stderr, "n=%ld delta/s=%.1e %s steps=%d cg=%ld pairs=%.1f stat=%.1e slack=%.1e gap=%.1e K=%ld c=%.2f coarse=%ld\n", (long)level.n, delta/size_, single?"f":"d", steps, (long)o_.counts_.cg_steps, passes_.pairs()/(double)p_.n_nodes/(double)p_.n_nodes, f.stat/primal, f.slack()/primal, gap/primal, (long)rounded.groups.count, curvature_, (long)coarse.groups.count);
+#endif
             if (gap <= goal()) {
                 if (!last_) return;
                 if (certify(level, x, delta)) return;
