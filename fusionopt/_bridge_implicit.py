@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusionopt import _checks, _core
+from fusionopt import _core
 from fusionopt._bridge import Certificate
+from fusionopt._duals import ImplicitDuals
 from fusionopt.losses import SquaredDistance
 from fusionopt.losses.pooled import pooled_minimiser
 from fusionopt.penalties import L2Norm
@@ -29,8 +29,6 @@ _CAP = 2.0
 """Largest ball of the lightest pair, in units of the sum of all forces: beyond it a larger lam changes nothing."""
 _SPREAD = 1e6
 """Largest ratio of two sample weights, or of two node weights, that is left to this solver."""
-_ROWS = 64
-"""Rows of pair duals that are formed together."""
 
 
 def fits(problem: FusionProblem) -> bool:
@@ -43,55 +41,6 @@ def fits(problem: FusionProblem) -> bool:
     curvature = loss.hessians()
     weights = [curvature] if graph.node_weights is None else [curvature, graph.node_weights]
     return curvature.ndim == 1 and all(w.min() > 0 and w.max() <= _SPREAD * w.min() for w in weights)
-
-
-@dataclass(frozen=True)
-class ImplicitDuals:
-    """v_ij = reach w_i w_j (y_i - y_j) / max(||y_i - y_j||, delta): the duals that a point implies.
-
-    Attributes
-    ----------
-    points : float64 (n_nodes, n_features)
-        y.
-    weights : float64 (n_nodes,)
-        w.
-    delta : float
-    reach : float
-        lam in the units of w, strictly inside its ball after rounding.
-    """
-
-    points: FloatArray
-    weights: FloatArray
-    delta: float
-    reach: float
-
-    @property
-    def n_bytes(self) -> int:
-        """What `__call__` allocates."""
-        m, d = self.points.shape
-        return m * (m - 1) // 2 * d * 8
-
-    def __call__(self) -> FloatArray:
-        """All of them, in the order of `Graph.edges`.
-
-        Raises
-        ------
-        MemoryLimitError
-            They do not fit the machine.
-        """
-        m, d = self.points.shape
-        _checks.check_memory(
-            f"The duals of {m * (m - 1) // 2} pairs", self.n_bytes, "use objective, dual_objective and gap instead"
-        )
-        out = np.empty((m * (m - 1) // 2, d))
-        place = 0
-        for i in range(m - 1):
-            apart = self.points[i] - self.points[i + 1 :]
-            length = np.sqrt(np.einsum("jk,jk->j", apart, apart))
-            scale = (self.reach * self.weights[i]) * self.weights[i + 1 :] / np.maximum(length, self.delta)
-            np.multiply(apart, scale[:, None], out=out[place : place + len(apart)])
-            place += len(apart)
-        return out
 
 
 class ImplicitEngine:

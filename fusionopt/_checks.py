@@ -36,16 +36,20 @@ def refuse_memory(what: str, n_bytes: float, limit: float, remedy: str) -> NoRet
     )
 
 
+def memory_limit() -> float:
+    """What one request may take: most of the machine's memory; inf where the system does not tell."""
+    try:
+        return 0.8 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return float("inf")
+
+
 def check_memory(
     what: str, n_bytes: float, remedy: str = "use a sparser graph, fewer nodes or a larger machine"
 ) -> None:
     """Refuse a request that the machine's memory cannot hold."""
-    try:
-        limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return
-    if n_bytes > 0.8 * limit:
-        refuse_memory(what, n_bytes, 0.8 * limit, remedy)
+    if n_bytes > memory_limit():
+        refuse_memory(what, n_bytes, memory_limit(), remedy)
 
 
 def shown(value: object, limit: int = 60) -> str:

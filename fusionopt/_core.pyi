@@ -1,9 +1,41 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 def instruction_set() -> str: ...
+
+class Implicit:
+    def __init__(
+        self,
+        targets: NDArray[np.float64],
+        curvature: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        lam: float,
+        *,
+        eps_rel: float,
+        eps_abs: float,
+        max_newton: int,
+        seed: int,
+        n_threads: int,
+    ) -> None: ...
+    def run(self, hook: Callable[[bool, int, float, float], bool]) -> bool: ...
+    def certify(self, centres: NDArray[np.float64]) -> dict[str, Any]: ...
+    @property
+    def point(self) -> NDArray[np.float64]: ...
+    @property
+    def dual_point(self) -> NDArray[np.float64]: ...
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+    @property
+    def n_clusters(self) -> int: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def shrink(self) -> float: ...
+    @property
+    def counts(self) -> dict[str, float]: ...
 
 class Admm:
     @staticmethod

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _archive, _checks
+from fusionopt._duals import ImplicitDuals
 from fusionopt.clusters import cluster_sizes
 from fusionopt.errors import NotConvergedError
 from fusionopt.losses.base import QuadraticNodeLoss
@@ -28,6 +29,8 @@ IntArray = NDArray[np.int64]
 
 CERTIFY_LIMIT = 1500
 """Centres times features up to which `labels_certified` is computed: `recovery.certify` factors a dense matrix."""
+CERTIFY_BYTES = 2**30
+"""... and duals beyond which it is not: they would be formed for that alone."""
 CONVERGED = ("optimal", "stationary")
 TRACE_COLUMNS = ("iteration", "time", "objective", "dual_objective", "gap")
 
@@ -91,8 +94,8 @@ class Result:
     centers : float64 (n_clusters, n_features)
     cluster_sizes : int64 (n_clusters,)
     labels_certified : bool or None
-        What `recovery.certify` says of the partition; computed on first access. None without duals, and for
-        partitions so fine that certify would take minutes (CERTIFY_LIMIT); call it yourself there.
+        What `recovery.certify` says of the partition; computed on first access. None without duals, and where
+        certify would take minutes or gigabytes (CERTIFY_LIMIT, CERTIFY_BYTES); call it yourself there.
     objective, dual_objective, gap, rel_gap : float
         F(x), D(edge_duals()), their difference, and gap / max(|P|, |D|) (0.0 within rounding).
     lower_bound : float or None
@@ -166,7 +169,7 @@ class Result:
     def __getstate__(self) -> dict[str, object]:
         # The engine behind the duals stays in its process; the duals themselves travel.
         state = self.__dict__.copy()
-        if self._duals is not None:
+        if self._duals is not None and not isinstance(self._duals, ImplicitDuals):
             state["_duals"] = self.edge_duals().copy
         return state
 
@@ -192,7 +195,8 @@ class Result:
     def labels_certified(self) -> bool | None:
         many = self.n_clusters * self.problem.n_features > CERTIFY_LIMIT
         l2 = isinstance(self.problem.penalty, L2Norm)
-        if self._duals is None or self.status != "optimal" or many or not l2:
+        large = 8 * self.problem.graph.n_edges * self.problem.n_features > CERTIFY_BYTES
+        if self._duals is None or self.status != "optimal" or many or large or not l2:
             return None
         from fusionopt.recovery import certify
 
@@ -210,6 +214,8 @@ class Result:
         ------
         InvalidArgumentError
             The duals were not kept (a path too large to keep them all).
+        MemoryLimitError
+            A solution found without storing pairs, whose pairs do not fit the machine.
         """
         if self._duals is None:
             _checks.refuse(
@@ -276,7 +282,9 @@ class Result:
     def save(self, path: str | Path) -> None:
         """Write everything, problem and duals included, to one .npz file without pickle."""
         arrays = _archive.pack_problem(self.problem) | _archive.pack_result(self, "result.")
-        if self._duals is not None:
+        if isinstance(self._duals, ImplicitDuals):
+            arrays |= {f"result.implicit.{name}": values for name, values in self._duals.arrays().items()}
+        elif self._duals is not None:
             arrays["result.duals"] = self.edge_duals()
         _archive.write(path, "result", arrays)
 
@@ -294,6 +302,9 @@ class Result:
         if "result.duals" in arrays:
             duals = arrays["result.duals"]
             result.keep_duals(duals.copy)
+        elif "result.implicit.points" in arrays:
+            names = ("points", "weights", "scalars")
+            result.keep_duals(ImplicitDuals.of(*(arrays[f"result.implicit.{name}"] for name in names)))
         return result
 
     def __repr__(self) -> str:

@@ -6,8 +6,8 @@ PYBIND11_MODULE(_core, module) {
     module.def(
         "instruction_set", [] { return std::string(fusionopt::sweeps().name); },
         "Name of the compiled sweeps in use.");
+    fusionopt::bindings::register_implicit(module);
     fusionopt::bindings::register_admm(module);
     fusionopt::bindings::register_penalty(module);
     fusionopt::bindings::register_pdmm(module);
-    fusionopt::bindings::register_implicit(module);
 }

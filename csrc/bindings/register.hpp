@@ -5,9 +5,9 @@
 
 namespace fusionopt::bindings {
 
+void register_implicit(pybind11::module_& module);
 void register_admm(pybind11::module_& module);
 void register_penalty(pybind11::module_& module);
 void register_pdmm(pybind11::module_& module);
-void register_implicit(pybind11::module_& module);
 
 }  // namespace fusionopt::bindings

@@ -29,21 +29,21 @@ ImplicitProblem make_problem(const Doubles& targets, const Doubles& curvature, c
 
 void register_implicit(py::module_& module) {
     py::class_<ImplicitSolver>(module, "Implicit")
-        .def(py::init([](const Doubles& targets, const Doubles& curvature, const Doubles& weight, double lam,
-                         double eps_rel, double eps_abs, Index max_newton, std::uint64_t seed,
-                         int n_threads) {
-                 ImplicitOptions options;
-                 options.eps_rel = eps_rel;
-                 options.eps_abs = eps_abs;
-                 options.max_newton = max_newton;
-                 options.seed = seed;
-                 options.n_threads = n_threads;
-                 return std::make_unique<ImplicitSolver>(make_problem(targets, curvature, weight, lam),
-                                                         options);
-             }),
-             py::arg("targets"), py::arg("curvature"), py::arg("weight"), py::arg("lam"), py::kw_only(),
-             py::arg("eps_rel"), py::arg("eps_abs"), py::arg("max_newton"), py::arg("seed"),
-             py::arg("n_threads"))
+        .def(
+            py::init([](const Doubles& targets, const Doubles& curvature, const Doubles& weight, double lam,
+                        double eps_rel, double eps_abs, Index max_newton, std::uint64_t seed, int n_threads) {
+                ImplicitOptions options;
+                options.eps_rel = eps_rel;
+                options.eps_abs = eps_abs;
+                options.max_newton = max_newton;
+                options.seed = seed;
+                options.n_threads = n_threads;
+                return std::make_unique<ImplicitSolver>(make_problem(targets, curvature, weight, lam),
+                                                        options);
+            }),
+            py::arg("targets"), py::arg("curvature"), py::arg("weight"), py::arg("lam"), py::kw_only(),
+            py::arg("eps_rel"), py::arg("eps_abs"), py::arg("max_newton"), py::arg("seed"),
+            py::arg("n_threads"))
         .def(
             "run",
             [](ImplicitSolver& self, const py::function& hook) {

@@ -35,7 +35,7 @@ struct PairPass {
     const Real* weight = nullptr;    // of the sources; nullptr: 1
     Index source_stride = 0;
     double delta = 1.0;
-    double curvature = 1.0;  // product: c in r (I - c uu' [||t|| >= delta])
+    double curvature = 1.0;   // product: c in r (I - c uu' [||t|| >= delta])
     Real* scratch = nullptr;  // (n_features + 4) * kTargetBlock numbers
     Index out_stride = 0;
     double* out = nullptr;     // [n_features][out_stride]: sum w r (x_i - x_j), or the product

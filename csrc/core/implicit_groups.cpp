@@ -76,9 +76,8 @@ Groups group_points(const Points& x, const Vector& density, double reach, double
     if (!(reach > 0.0) || !(extent / reach < 1e15)) return alone(n);
     std::vector<std::int32_t> order(at(n));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return density[at(a)] > density[at(b)];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t a, std::int32_t b) { return density[at(a)] > density[at(b)]; });
     Vector rows(at(n * d));  // row-major: a distance touches one line
     for (Index i = 0; i < n; ++i)
         for (Index k = 0; k < d; ++k) rows[at(i * d + k)] = x.at(i, k);

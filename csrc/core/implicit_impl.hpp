@@ -60,7 +60,8 @@ inline V most(V a, V b) {
 // 1 / sqrt(v) for positive normal v: to a few units of rounding, or (rough) to about 4e-4.
 inline Vec<double> inverse_root(Vec<double> v, bool rough) {
 #if defined(__AVX512F__)
-    Vec<double> y = reinterpret_cast<Vec<double>>(_mm512_maskz_rsqrt14_pd(0xFF, reinterpret_cast<__m512d>(v)));
+    Vec<double> y =
+        reinterpret_cast<Vec<double>>(_mm512_maskz_rsqrt14_pd(0xFF, reinterpret_cast<__m512d>(v)));
     if (rough) return y;
     const Vec<double> half = 0.5 * v;
     y = y * (1.5 - half * y * y);
@@ -255,8 +256,7 @@ void blocked(PairPass<Real>& a) {
                 else
                     run(n);
             }
-            for (Index k = 0; k < d; ++k)
-                flush<Real>(a.out + k * a.out_stride + i, get(a.scratch + k * L));
+            for (Index k = 0; k < d; ++k) flush<Real>(a.out + k * a.out_stride + i, get(a.scratch + k * L));
             if constexpr (!product) {
                 flush<Real>(a.stiff + i, stiff);
                 flush<Real>(a.inside + i, inside);
@@ -270,11 +270,16 @@ template <class Real>
 void gradient(PairPass<Real>& a) {
     const bool weighted = a.weight != nullptr;
     switch (a.n_features) {
-        case 1: return weighted ? small_gradient<Real, 1, true>(a) : small_gradient<Real, 1, false>(a);
-        case 2: return weighted ? small_gradient<Real, 2, true>(a) : small_gradient<Real, 2, false>(a);
-        case 3: return weighted ? small_gradient<Real, 3, true>(a) : small_gradient<Real, 3, false>(a);
-        case 4: return weighted ? small_gradient<Real, 4, true>(a) : small_gradient<Real, 4, false>(a);
-        default: return blocked<Real, false>(a);
+        case 1:
+            return weighted ? small_gradient<Real, 1, true>(a) : small_gradient<Real, 1, false>(a);
+        case 2:
+            return weighted ? small_gradient<Real, 2, true>(a) : small_gradient<Real, 2, false>(a);
+        case 3:
+            return weighted ? small_gradient<Real, 3, true>(a) : small_gradient<Real, 3, false>(a);
+        case 4:
+            return weighted ? small_gradient<Real, 4, true>(a) : small_gradient<Real, 4, false>(a);
+        default:
+            return blocked<Real, false>(a);
     }
 }
 
@@ -282,11 +287,16 @@ template <class Real>
 void product(PairPass<Real>& a) {
     const bool weighted = a.weight != nullptr;
     switch (a.n_features) {
-        case 1: return weighted ? small_product<Real, 1, true>(a) : small_product<Real, 1, false>(a);
-        case 2: return weighted ? small_product<Real, 2, true>(a) : small_product<Real, 2, false>(a);
-        case 3: return weighted ? small_product<Real, 3, true>(a) : small_product<Real, 3, false>(a);
-        case 4: return weighted ? small_product<Real, 4, true>(a) : small_product<Real, 4, false>(a);
-        default: return blocked<Real, true>(a);
+        case 1:
+            return weighted ? small_product<Real, 1, true>(a) : small_product<Real, 1, false>(a);
+        case 2:
+            return weighted ? small_product<Real, 2, true>(a) : small_product<Real, 2, false>(a);
+        case 3:
+            return weighted ? small_product<Real, 3, true>(a) : small_product<Real, 3, false>(a);
+        case 4:
+            return weighted ? small_product<Real, 4, true>(a) : small_product<Real, 4, false>(a);
+        default:
+            return blocked<Real, true>(a);
     }
 }
 
@@ -317,8 +327,8 @@ void length(PairPass<double>& a) {
 }  // namespace
 
 const ImplicitTable& implicit_table() {
-    static const ImplicitTable out = {FUSIONOPT_ISA_NAME,   &gradient<double>, &gradient<float>,
-                                      &product<double>, &product<float>,   &length};
+    static const ImplicitTable out = {FUSIONOPT_ISA_NAME, &gradient<double>, &gradient<float>,
+                                      &product<double>,   &product<float>,   &length};
     return out;
 }
 

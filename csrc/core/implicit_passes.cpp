@@ -41,7 +41,8 @@ const float* PairPasses::narrowed<float>(const Points& x, std::vector<float>& co
 
 void PairPasses::over(Index n_targets, double cost, const std::function<void(Index, Index, int)>& fn) {
     // Whole blocks: length() meets every pair of blocks once.
-    const auto slab = kChunk * static_cast<Index>(std::clamp(kSlab / (kChunk * std::max(cost, 1.0)), 8.0, 1e7));
+    const auto slab =
+        kChunk * static_cast<Index>(std::clamp(kSlab / (kChunk * std::max(cost, 1.0)), 8.0, 1e7));
     for (Index begin = 0; begin < n_targets; begin += slab) {
         const Index end = std::min(begin + slab, n_targets);
         const Chunks chunks = cut(end - begin, kChunk, 1 + (end - begin) / kChunk, kTargetBlock);

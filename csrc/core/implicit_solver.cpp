@@ -5,9 +5,6 @@
 #include <limits>
 #include <numeric>
 #include <random>
-#ifdef DBG
-#include <cstdio>
-#endif
 
 #include "core/reduced.hpp"
 #include "core/sweep.hpp"
@@ -18,9 +15,9 @@ namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Index kRatio = 6;        // nodes of a level over those of the one below
-constexpr Index kCoarsest = 600;   // no level is smaller than this, unless the problem is
-constexpr Index kNearest = 1000;   // old points among which a new one looks for its neighbour
+constexpr Index kRatio = 6;       // nodes of a level over those of the one below
+constexpr Index kCoarsest = 600;  // no level is smaller than this, unless the problem is
+constexpr Index kNearest = 1000;  // old points among which a new one looks for its neighbour
 constexpr Index kMaxCg = 40;
 constexpr double kCgTolerance = 0.1;
 constexpr int kMaxTrials = 8;
@@ -84,9 +81,11 @@ struct ImplicitSolver::Rounded {
 class ImplicitSolver::Search {
   public:
     Search(ImplicitSolver& owner, const std::function<bool(const ImplicitProgress&)>& hook)
-        : o_(owner), p_(owner.problem_), d_(p_.n_features), hook_(hook), passes_(owner.options_.n_threads, [this] {
-              poll({});
-          }) {
+        : o_(owner),
+          p_(owner.problem_),
+          d_(p_.n_features),
+          hook_(hook),
+          passes_(owner.options_.n_threads, [this] { poll({}); }) {
         double mass = 0.0, squares = 0.0;
         for (Index i = 0; i < p_.n_nodes; ++i) {
             mass += p_.curvature[at(i)];
@@ -169,8 +168,7 @@ class ImplicitSolver::Search {
     }
 
     double tolerance(const Level& level, double relative, double primal, double dual) const {
-        return relative * std::fmax(std::fabs(primal), std::fabs(dual)) +
-               o_.options_.eps_abs * level.share;
+        return relative * std::fmax(std::fabs(primal), std::fabs(dual)) + o_.options_.eps_abs * level.share;
     }
 
     void evaluate(const Level& level, const Points& x, double delta, bool single, Field& f) {
@@ -242,7 +240,8 @@ class ImplicitSolver::Search {
         Rounded best;
         Index last = -1;
         for (const double reach : kReaches) {
-            Groups groups = group_points(x, density, reach * delta, kGroupWork * static_cast<double>(level.n));
+            Groups groups =
+                group_points(x, density, reach * delta, kGroupWork * static_cast<double>(level.n));
             if (groups.count == last) continue;
             last = groups.count;
             if (last == level.n) break;  // F bounds that one
@@ -319,9 +318,9 @@ class ImplicitSolver::Search {
         const double in = curvature_ / static_cast<double>(d_), across = 1.0 - in;
         Vector diagonal(at(level.n));
         for (Index i = 0; i < level.n; ++i)
-            diagonal[at(i)] = level.h[at(i)] + level.lam * level.w[at(i)] *
-                                                   (across * f.sums.stiff[at(i)] +
-                                                    in * f.sums.inside[at(i)] / delta);
+            diagonal[at(i)] =
+                level.h[at(i)] + level.lam * level.w[at(i)] *
+                                     (across * f.sums.stiff[at(i)] + in * f.sums.inside[at(i)] / delta);
         Vector sums;
         const auto precondition = [&](const Points& r, Points& z) {
             sum_groups(coarse.groups, r, nullptr, sums);
@@ -332,8 +331,8 @@ class ImplicitSolver::Search {
             }
             for (Index k = 0; k < d_; ++k)
                 for (Index i = 0; i < level.n; ++i)
-                    z.at(i, k) = r.at(i, k) / diagonal[at(i)] +
-                                 sums[at(coarse.groups.labels[at(i)] * d_ + k)];
+                    z.at(i, k) =
+                        r.at(i, k) / diagonal[at(i)] + sums[at(coarse.groups.labels[at(i)] * d_ + k)];
         };
         Points r(level.n, d_), z(level.n, d_), p(level.n, d_), image;
         step = Points(level.n, d_);
@@ -347,8 +346,8 @@ class ImplicitSolver::Search {
             ++o_.counts_.cg_steps;
             for (Index k = 0; k < d_; ++k)
                 for (Index i = 0; i < level.n; ++i)
-                    image.at(i, k) = level.h[at(i)] * p.at(i, k) +
-                                     level.lam * level.w[at(i)] * image.at(i, k);
+                    image.at(i, k) =
+                        level.h[at(i)] * p.at(i, k) + level.lam * level.w[at(i)] * image.at(i, k);
             const double bend = dot(p, image);
             if (!(bend > 0.0)) break;
             const double length = rz / bend;
@@ -469,9 +468,6 @@ class ImplicitSolver::Search {
             }
             const double gap = primal - f.dual;
             report();
-#ifdef DBG
-            fprintf(stderr, "n=%ld delta/s=%.1e %s steps=%d cg=%ld pairs=%.1f stat=%.1e slack=%.1e gap=%.1e K=%ld c=%.2f coarse=%ld\n", (long)level.n, delta/size_, single?"f":"d", steps, (long)o_.counts_.cg_steps, passes_.pairs()/(double)p_.n_nodes/(double)p_.n_nodes, f.stat/primal, f.slack()/primal, gap/primal, (long)rounded.groups.count, curvature_, (long)coarse.groups.count);
-#endif
             if (gap <= goal()) {
                 if (!last_) return;
                 if (certify(level, x, delta)) return;
@@ -491,9 +487,8 @@ class ImplicitSolver::Search {
                 if (last_) certify(level, x, delta);
                 return;
             }
-            double factor = first && stage < 3
-                                ? 0.3
-                                : std::clamp(std::pow(0.6 * goal() / gap, 1.0 / 1.8), 0.1, 0.4);
+            double factor =
+                first && stage < 3 ? 0.3 : std::clamp(std::pow(0.6 * goal() / gap, 1.0 / 1.8), 0.1, 0.4);
             if (!(factor > 0.0)) factor = 0.1;
             // Inside a cluster x = centre + delta q with q nearly independent of delta.
             Points contracted = x;

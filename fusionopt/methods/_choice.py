@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt.losses.base import QuadraticNodeLoss
+from fusionopt.methods import implicit
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.methods.difference_of_convex import DcSession
@@ -83,6 +84,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         own = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
         steps = settings if isinstance(settings, DcSettings) else DcSettings(**own)
         return DcSession(problem, steps, point, open_session)
+    if implicit.chosen(problem, settings):
+        return implicit.ImplicitSession(problem, settings)
     if isinstance(problem.penalty, SquaredL2):
         return SmoothSession(problem, settings, point)
     l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1

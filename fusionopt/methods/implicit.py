@@ -29,7 +29,7 @@ def chosen(problem: FusionProblem, settings: AdmmSettings) -> bool:
     """
     if problem.n_nodes < 2 or settings.rho is not None or not fits(problem):
         return False
-    return problem.n_nodes >= _FASTER_FROM or not _checks.memory_holds(_stored_bytes(problem))
+    return problem.n_nodes >= _FASTER_FROM or _stored_bytes(problem) > _checks.memory_limit()
 
 
 def _stored_bytes(problem: FusionProblem) -> float:
@@ -116,9 +116,7 @@ class ImplicitSession:
             else np.inf
         )
         elapsed = monitor.elapsed
-        monitor.trace.add(
-            n_iter, elapsed, certificate.objective, certificate.dual_objective, certificate.gap
-        )
+        monitor.trace.add(n_iter, elapsed, certificate.objective, certificate.dual_objective, certificate.gap)
         result = Result(
             problem=problem,
             settings=settings,
@@ -144,12 +142,13 @@ class ImplicitSession:
         problem = self._engine.problem
         m = problem.n_nodes
         passes = counts["pairs"] / m**2
-        done = f"relative gap {rel_gap:.1e} after {int(counts['newton_steps'])} Newton steps ({passes:.0f} passes over pairs)"
+        steps = int(counts["newton_steps"])
+        done = f"relative gap {rel_gap:.1e} after {steps} Newton steps ({passes:.0f} passes over all pairs)"
         begin = f"certified optimum: {done}" if status == "optimal" else f"{stopped}: {done}"
         stored = _stored_bytes(problem)
         why = (
             f"storing the duals of {m * (m - 1) // 2} pairs would be slower"
-            if _checks.memory_holds(stored)
+            if stored <= _checks.memory_limit()
             else f"storing the duals of the pairs would take {stored / 2**30:.3g} GiB"
         )
         return f"{begin}; storage-free method, since {why}"
