@@ -13,12 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks, verify
 from fusionopt.graph import Graph
+from fusionopt.losses._glm import solve_semidefinite
+from fusionopt.losses.base import EPS
 from fusionopt.losses.least_squares import LeastSquares
+from fusionopt.losses.logistic import Logistic
 from fusionopt.losses.squared_distance import SquaredDistance
 from fusionopt.penalties.l2_norm import L2Norm
 from fusionopt.problem import FusionProblem
 
-FORMAT = "fusionopt-certificate-1"
+FloatArray = NDArray[np.float64]
+
+FORMAT = "fusionopt-certificate-2"
+_STEPS = 60
+"""Most Newton steps that look for the multipliers of the samples; ten are usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +148,7 @@ def build_certificate(
     Parameters
     ----------
     problem : FusionProblem
-        `SquaredDistance` or `LeastSquares`, `L2Norm`.
+        `SquaredDistance`, `LeastSquares` or `Logistic`, `L2Norm`.
     x : array-like (n_nodes, n_features)
     labels : int array-like (n_nodes,)
         In first-appearance order.
@@ -170,13 +177,15 @@ def build_certificate(
     """
     _checks.check_instance("problem", problem, FusionProblem, "built by FusionProblem(loss, graph, lam=...)")
     loss, graph = problem.loss, problem.graph
-    if not isinstance(loss, SquaredDistance | LeastSquares) or not isinstance(problem.penalty, L2Norm):
+    if not isinstance(loss, SquaredDistance | LeastSquares | Logistic) or not isinstance(
+        problem.penalty, L2Norm
+    ):
         got = f"{type(loss).__name__} with {type(problem.penalty).__name__}"
         _checks.refuse(
-            f"problem has {got}; certificates are for SquaredDistance and LeastSquares with L2Norm.",
+            f"problem has {got}; certificates are for SquaredDistance, LeastSquares and Logistic with L2Norm.",
             argument="problem",
             got=got,
-            wanted="SquaredDistance or LeastSquares with L2Norm",
+            wanted="SquaredDistance, LeastSquares or Logistic with L2Norm",
         )
     m, d = problem.n_nodes, problem.n_features
     names = _checks.as_labels("labels", labels, m).astype(np.int64)
@@ -186,7 +195,7 @@ def build_certificate(
         "objective": objective,
         "dual_objective": dual_objective,
         "gap": gap,
-        "ridge": loss.ridge if isinstance(loss, LeastSquares) else 0.0,
+        "ridge": 0.0 if isinstance(loss, SquaredDistance) else loss.ridge,
     }
     words = {
         "format": FORMAT,
@@ -194,11 +203,13 @@ def build_certificate(
         "status": status,
         "data_hash": data_hash(loss),
     }
+    point = _checks.as_point("x", x, (m, d))
     return Certificate(
         {
-            "x": _checks.as_point("x", x, (m, d)),
+            "x": point,
             "labels": names,
             "duals": flows,
+            "multipliers": _multipliers(loss, point, _divergence(graph, flows)),
             "sample_weight": loss.sample_weight,
             "eps": np.array([eps_rel, eps_abs], dtype=np.float64),
             **_graph_arrays(graph),
@@ -218,12 +229,50 @@ def _graph_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     return {"is_complete": np.array(graph.is_complete), "edges": edges, "weights": weights}
 
 
-def data_hash(loss: SquaredDistance | LeastSquares) -> str:
+def _divergence(graph: Graph, flows: FloatArray) -> FloatArray:
+    """sum_j v_ij, (m, d)."""
+    out = np.zeros((graph.n_nodes, flows.shape[1]))
+    if len(flows):
+        np.add.at(out, graph.edges[:, 0], flows)
+        np.subtract.at(out, graph.edges[:, 1], flows)
+    return out
+
+
+def _multipliers(loss: SquaredDistance | LeastSquares | Logistic, x: FloatArray, u: FloatArray) -> FloatArray:
+    """phi'(z_s'y_i) at the y_i that attains f_i^*(-u_i), one for each sample: they prove the value of f_i^*.
+
+    Newton steps of sup_y <-u, y> - f(y); each step is also taken in the slopes themselves, so that
+    mean(w a z) + ridge (y + dy) = -u holds whatever the step leaves over in y. One or two steps for squares.
+    """
+    if isinstance(loss, SquaredDistance):
+        return np.empty(0)
+    y, design = x, loss._design
+    multipliers = np.zeros(len(design.nodes))
+    for _ in range(_STEPS):
+        eta = design.predict(y)
+        if isinstance(loss, Logistic):
+            slope = loss._family.slope(eta, loss.targets)
+            curvature = loss._family.curvature(eta, loss.targets)
+        else:
+            slope, curvature = eta - loss.targets, np.ones_like(eta)
+        dy = solve_semidefinite(loss.hessians_at(y), -u - loss.gradient(y))
+        along = design.predict(dy)
+        multipliers = slope + curvature * along
+        step = np.ones(loss.n_nodes)
+        if isinstance(loss, Logistic):  # a change of one in a margin is a natural step
+            step = 1 / np.maximum(np.maximum.reduceat(np.abs(along), design.offsets[:-1]), 1.0)
+        y = y + step[:, None] * dy
+        if not bool((np.abs(along) > 16 * EPS * (np.abs(eta) + np.abs(slope))).any()):
+            break
+    return multipliers
+
+
+def data_hash(loss: SquaredDistance | LeastSquares | Logistic) -> str:
     """SHA-256, in hexadecimal, of the targets, or of the designs, targets and node numbers of all samples.
 
     Parameters
     ----------
-    loss : SquaredDistance or LeastSquares
+    loss : SquaredDistance, LeastSquares or Logistic
 
     Returns
     -------
@@ -232,7 +281,7 @@ def data_hash(loss: SquaredDistance | LeastSquares) -> str:
         counts).
     """
     given: dict[str, NDArray[Any]] = {"targets": loss.targets}
-    if isinstance(loss, LeastSquares):
-        given["designs"] = loss.designs
+    if not isinstance(loss, SquaredDistance):
+        given["designs"] = loss.designs if isinstance(loss.designs, np.ndarray) else loss.designs.toarray()
         given["groups"] = np.repeat(np.arange(loss.n_nodes), loss.n_samples)
     return verify.digest(verify.arrange(type(loss).__name__, given))

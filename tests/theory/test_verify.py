@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
+from scipy import optimize
 
 import fusionopt as fo
 from fusionopt import verify
@@ -384,3 +386,97 @@ def test_arguments_are_checked() -> None:
     assert build_certificate(single, [[1.0, 2.0]], [0], [], 0.0, 0.0, 0.0, "optimal").arrays[
         "duals"
     ].shape == (0, 2)
+
+
+def logistic_answer(
+    rng: np.random.Generator, ridge: float, free_bias: bool
+) -> tuple[fo.FusionProblem, dict[str, Any], dict[str, Any]]:
+    """A solution by the reference solver, its value by hand, and the file that the user has."""
+    designs = [rng.standard_normal((int(n), 2)) for n in rng.integers(12, 20, size=6)]
+    truth = np.repeat([[2.0, -1.0], [-1.0, 2.0]], 3, axis=0)
+    signs = [
+        np.where(z @ w + 1.5 * rng.logistic(size=len(z)) > 0, 1.0, -1.0)
+        for z, w in zip(designs, truth, strict=True)
+    ]
+    for y in signs:
+        y[:2] = 1.0, -1.0
+    loss = fo.Logistic(designs, signs, ridge=ridge, free_bias=free_bias)
+    problem = fo.FusionProblem(loss, lam=0.02)
+    lifted = [np.hstack([z, -np.ones((len(z), 1))]) if free_bias else z for z in designs]
+    w, edges = cp.Variable((6, lifted[0].shape[1])), problem.graph.edges
+    apart = cp.Variable((len(edges), w.shape[1]))
+    fits = [
+        cp.sum(cp.logistic(cp.multiply(-y, z @ w[i]))) / len(y)
+        for i, (z, y) in enumerate(zip(lifted, signs, strict=True))
+    ]
+    linked = apart == w[edges[:, 0]] - w[edges[:, 1]]
+    penalty = problem.lam * cp.sum(cp.norm(apart, 2, axis=1)) + 0.5 * ridge * cp.sum_squares(w[:, :2])
+    cp.Problem(cp.Minimize(sum(fits) + penalty), [linked]).solve(solver="CLARABEL")
+    names = np.arange(6)
+    for i, j in edges:
+        if np.linalg.norm(w.value[i] - w.value[j]) < 1e-4:
+            names[names == names[j]] = names[i]
+    restricted = solve_restricted(problem, names)
+    x = restricted.centers[restricted.labels]
+    duals = (
+        -np.asarray(linked.dual_value)
+        if np.vdot(linked.dual_value, apart.value) < 0
+        else np.asarray(linked.dual_value)
+    )
+    duals *= min(1.0, problem.lam * (1 - 1e-9) / np.linalg.norm(duals, axis=1).max())
+    # F - D, D = sum -f_i^*(-u_i) by SciPy on each node, in the plain formula.
+    u = np.zeros_like(x)
+    np.add.at(u, problem.graph.edges[:, 0], duals)
+    np.subtract.at(u, problem.graph.edges[:, 1], duals)
+    low = 0.0
+    for z, y, force in zip(designs, signs, u, strict=True):
+        lifted = np.hstack([z, -np.ones((len(z), 1))]) if free_bias else z
+
+        def tilted(
+            w: Any, lifted: Any = lifted, y: Any = y, force: Any = force, p: int = z.shape[1]
+        ) -> float:
+            return float(np.logaddexp(0, -y * (lifted @ w)).mean() + 0.5 * ridge * w[:p] @ w[:p] + force @ w)
+
+        found = optimize.minimize(tilted, np.zeros(lifted.shape[1]), method="BFGS", options={"gtol": 1e-9})
+        low += float(found.fun)
+    objective = problem.objective(x)
+    claims = {"objective": objective, "dual_objective": low, "gap": objective - low}
+    data = {
+        "designs": np.concatenate(designs),
+        "targets": (np.concatenate(signs) + 1) / 2,
+        "groups": np.repeat(np.arange(6), [len(z) for z in designs]),
+    }
+    return problem, {"x": x, "labels": restricted.labels, "duals": duals, **claims}, data
+
+
+@pytest.mark.parametrize(("ridge", "free_bias"), [(0.1, False), (0.05, True), (0.0, True), (0.0, False)])
+def test_logistic_claims_are_checked(tmp_path: Path, ridge: float, free_bias: bool) -> None:
+    problem, answer, data = logistic_answer(np.random.default_rng(3), ridge, free_bias)
+    np.savez(tmp_path / "d.npz", **data)
+    file = str(tmp_path / "d.npz")
+    assert answer["gap"] < 1e-3 * answer["objective"]
+    # The gap is known to about the square of the last slope that SciPy reached: a little more careful is true.
+    slack = 1e-7 * answer["objective"]
+    careful = answer | {"dual_objective": answer["dual_objective"] - slack, "gap": answer["gap"] + slack}
+    assert (
+        run(build_certificate(problem, **careful, status="optimal", eps_rel=1e-2), tmp_path, "--data", file)
+        == 0
+    )
+    assert run(build_certificate(problem, **careful, status="optimal"), tmp_path) == 3
+    size = 1e-5 * answer["objective"]
+    for name, change in (
+        ("objective", {"objective": answer["objective"] - size, "gap": answer["gap"] - size}),
+        ("objective", {"objective": answer["objective"] + size, "gap": answer["gap"] + size}),
+        ("dual", {"dual_objective": answer["dual_objective"] + size, "gap": answer["gap"] - size}),
+        ("duals", {"duals": 1.01 * np.abs(answer["duals"]).max() + 0 * answer["duals"]}),
+        ("labels", {"labels": np.zeros(6, dtype=int)}),
+    ):
+        false = build_certificate(problem, **(careful | change), status="user_limit")
+        assert run(false, tmp_path, "--data", file) == 1, name
+    # Multipliers are a witness, not an article of faith: others prove less, or nothing outside their range.
+    honest_one = build_certificate(problem, **careful, status="optimal")
+    for wrong in (0.5 * honest_one.arrays["multipliers"], 3.0 * honest_one.arrays["multipliers"]):
+        forged = Certificate({**honest_one.arrays, "multipliers": wrong})
+        assert run(forged, tmp_path, "--data", file) == 1
+    np.savez(tmp_path / "other.npz", **(data | {"targets": 1 - data["targets"]}))
+    assert run(honest_one, tmp_path, "--data", str(tmp_path / "other.npz")) == 1
