@@ -108,6 +108,56 @@ class Admm:
     @property
     def n_edges(self) -> int: ...
 
+class Family:
+    Squared: Family
+    Logistic: Family
+    SquaredHinge: Family
+    Huber: Family
+    Poisson: Family
+
+class LossKernel:
+    @staticmethod
+    def glm(
+        family: Family,
+        delta: float,
+        data: NDArray[np.float64],
+        indices: NDArray[np.int32] | None,
+        row_starts: NDArray[np.int64] | None,
+        n_columns: int,
+        offsets: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        ridge: float,
+        n_ridge: int,
+        n_threads: int,
+    ) -> LossKernel: ...
+    @staticmethod
+    def softmax(
+        data: NDArray[np.float64],
+        indices: NDArray[np.int32] | None,
+        row_starts: NDArray[np.int64] | None,
+        n_columns: int,
+        offsets: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        classes: NDArray[np.int64],
+        n_classes: int,
+        ridge: float,
+        n_threads: int,
+    ) -> LossKernel: ...
+    @staticmethod
+    def distance(
+        targets: NDArray[np.float64], weights: NDArray[np.float64], delta: float, n_threads: int
+    ) -> LossKernel: ...
+    def values(
+        self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]: ...
+    def gradient(
+        self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]: ...
+    def hessians(
+        self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]: ...
+
 class PenaltyKind:
     L2Norm: PenaltyKind
     SquaredL2: PenaltyKind

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, module) {
         "Name of the compiled sweeps in use.");
     fusionopt::bindings::register_implicit(module);
     fusionopt::bindings::register_admm(module);
+    fusionopt::bindings::register_losses(module);
     fusionopt::bindings::register_penalty(module);
     fusionopt::bindings::register_pdmm(module);
 }

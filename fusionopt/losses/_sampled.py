@@ -186,6 +186,8 @@ class SampledLoss(NodeLoss):
         )
         if free_bias:
             rows = _with_bias(rows)
+        if not isinstance(rows, np.ndarray):
+            rows.sort_indices()
         for array in (rows,) if isinstance(rows, np.ndarray) else (rows.data, rows.indices, rows.indptr):
             array.flags.writeable = False
         self._design = Design(rows, counts)
@@ -209,6 +211,16 @@ class SampledLoss(NodeLoss):
         """All samples, (N, p), the rows of one node together, an array or CSR as given; read-only."""
         rows = self._design.rows
         return rows[:, :-1] if self._free_bias else rows
+
+    @property
+    def design(self) -> Design:
+        """The rows as the losses work with them: with a last column of -1 for a free bias."""
+        return self._design
+
+    @property
+    def free_bias(self) -> bool:
+        """The last entry of x is a bias without ridge."""
+        return self._free_bias
 
     @property
     def targets(self) -> FloatArray:
