@@ -61,6 +61,13 @@ def null_projectors(hessians: FloatArray, d: int) -> FloatArray | None:
     return np.einsum("kac,kc,kbc->kab", vectors, flat, vectors) if flat.any() else None
 
 
+def pooled_point(loss: NodeLoss, labels: IntArray) -> FloatArray:
+    """Row k minimises sum_{i: labels_i = k} f_i: for any loss (quadratics: of minimum norm)."""
+    if isinstance(loss, QuadraticNodeLoss):
+        return pooled_minimiser(loss, labels)
+    return newton_minimiser(loss, labels, np.zeros((int(labels.max()) + 1, loss.n_features)))
+
+
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
 

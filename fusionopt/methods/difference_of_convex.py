@@ -9,6 +9,7 @@ so its minimiser has no larger F, and a point that is its own minimiser is stati
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,13 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fusionopt import _checks
 from fusionopt._bridge_penalties import tilt
 from fusionopt.clusters import exact_labels
 from fusionopt.graph import Graph
-from fusionopt.losses.base import EPS, QuadraticNodeLoss
-from fusionopt.losses.pooled import null_projectors, pooled_minimiser
-from fusionopt.losses.tilted import TiltedQuadratic
+from fusionopt.losses.base import EPS
+from fusionopt.losses.pooled import pooled_point
+from fusionopt.losses.tilted import tilted
 from fusionopt.methods._envelope import chord_lams, difference_radii
 from fusionopt.methods._monitor import Monitor
 from fusionopt.penalties import L2Norm, Mcp, Scad
@@ -41,6 +41,8 @@ OpenL2 = Callable[[FusionProblem, AdmmSettings, FloatArray | None], "Session"]
 
 _PATH_LAMS = 7
 """The l2 path that offers starts runs over lam, lam/2, ..., lam/2^6."""
+_PATH_EPS, _PATH_ITERATIONS = 1e-4, 1000
+"""... as sharply as a start needs."""
 _TAU = 1e-2
 """Curvature added to nodes without a curvature of their own, relative to the mean Hessian: a proximal term at x^k."""
 _MAX_REACH = 64.0
@@ -102,9 +104,6 @@ class DcSession:
     def __init__(
         self, problem: FusionProblem, settings: DcSettings, point: FloatArray | None, open_l2: OpenL2
     ) -> None:
-        _checks.check_instance(
-            "problem.loss", problem.loss, QuadraticNodeLoss, "SquaredDistance or LeastSquares"
-        )
         self._problem = problem
         self._settings = settings
         self._point = point
@@ -130,21 +129,20 @@ class _Descent:
         self, problem: FusionProblem, settings: DcSettings, open_l2: OpenL2, monitor: Monitor
     ) -> None:
         loss = problem.loss
-        assert isinstance(loss, QuadraticNodeLoss)  # refused by the session otherwise
         self.problem, self.settings, self.monitor = problem, settings, monitor
         self._loss = loss
         self._open_l2 = open_l2
         self._n_iter = 0
         components = problem.graph.component_labels
-        self.fused = pooled_minimiser(loss, components)[components]
+        self.fused = pooled_point(loss, components)[components]
         pulls = row_norms(loss.gradient(self.fused))
         # All forces there are, in one number: what a distance of the subdifferential is measured against.
         self.force = float(pulls.max())
-        hessians = loss.hessians()
         self._tau = 0.0
-        if null_projectors(hessians, problem.n_features) is not None:
-            traces = hessians if hessians.ndim == 1 else np.einsum("iaa->i", hessians) / problem.n_features
-            self._tau = _TAU * float(traces.mean())
+        if not (loss.strong_convexity() > 0).all():
+            hessians = loss.hessians_at(self.fused)
+            sizes = hessians if hessians.ndim == 1 else np.einsum("iaa->i", hessians) / problem.n_features
+            self._tau = _TAU * float(sizes.mean())
         self._own: Result | None = None
 
     # -- l2 problems --------------------------------------------------------------------------------------
@@ -153,12 +151,9 @@ class _Descent:
         """The settings of an l2 problem within what is left of the time."""
         s = self.settings
         left = None if s.time_limit is None else max(s.time_limit - self.monitor.elapsed, 1e-3)
+        own = {f.name: getattr(s, f.name) for f in dataclasses.fields(AdmmSettings)}
         return AdmmSettings(
-            eps_rel=eps_rel,
-            max_iter=s.max_iter,
-            time_limit=left,
-            check_every=s.check_every,
-            n_threads=s.n_threads,
+            **own | {"eps_rel": eps_rel, "eps_abs": 0.0, "time_limit": left, "verbose": False}
         )
 
     def l2_solve(self, problem: FusionProblem, x: FloatArray | None, eps_rel: float) -> Result:
@@ -209,14 +204,15 @@ class _Descent:
     def from_path(self) -> FloatArray:
         """The lowest F among the points of an l2 path and the refits of their partitions."""
         lams = [self.problem.lam * 0.5**k for k in range(_PATH_LAMS - 1, -1, -1)]
-        settings = self.l2_settings(self.settings.eps_rel)
+        rough = self.l2_settings(max(self.settings.eps_rel, _PATH_EPS))
+        settings = dataclasses.replace(rough, max_iter=min(rough.max_iter, _PATH_ITERATIONS))
         session = self._open_l2(self.l2_problem(lams[0]), settings, None)
         best, lowest = self.fused, math.inf
         for lam in lams:
             session.set_lam(lam)
             result = session.run(Monitor(settings, self.monitor.interrupt))
             self._n_iter += result.n_iter
-            for x in (result.x, pooled_minimiser(self._loss, result.labels)[result.labels]):
+            for x in (result.x, pooled_point(self._loss, result.labels)[result.labels]):
                 value = self.objective(x)[1]
                 if value < lowest:
                     best, lowest = x, value
@@ -249,7 +245,7 @@ class _Descent:
         anchor = _Anchor(start, b, value)
         eps_rel, tightenings, reach = self.settings.eps_rel, 0, 1.0
         while True:
-            majorant = TiltedQuadratic(self._loss, anchor.b, self._tau, anchor.x if self._tau else None)
+            majorant = tilted(self._loss, anchor.b, self._tau, anchor.x if self._tau else None)
             step = self.l2_solve(
                 FusionProblem(majorant, self.problem.graph, L2Norm(), self.problem.lam), anchor.x, eps_rel
             )

@@ -249,6 +249,34 @@ def test_the_lower_bound_is_below_every_point_tried(penalty: fusionopt.penalties
             assert result.lower_bound <= lowest
 
 
+def general_losses() -> dict[str, fusionopt.losses.NodeLoss]:
+    rng = np.random.default_rng(5)
+    m, n = 12, 30
+    designs = [rng.normal(size=(n, 2)) for _ in range(m)]
+    slopes = [design @ np.array([2.0, 1.0 if i % 2 else -2.0]) for i, design in enumerate(designs)]
+    signs = [np.where(rng.random(n) < 1 / (1 + np.exp(-s)), 1, -1) for s in slopes]
+    points = rng.normal(size=(m, 2)) + np.where(np.arange(m) % 2, 4.0, 0.0)[:, None]
+    return {
+        "logistic": fusionopt.Logistic(designs, signs),
+        "hinge": fusionopt.SquaredHinge(designs, signs, ridge=0.01),
+        "huber regression": fusionopt.HuberRegression(designs, slopes, delta=0.5, ridge=0.1),
+        "poisson": fusionopt.Poisson(designs, [rng.poisson(np.exp(0.3 * s)) for s in slopes], ridge=0.01),
+        "huber": fusionopt.Huber(points, delta=1.0),
+    }
+
+
+@pytest.mark.parametrize("kind", list(general_losses()))
+def test_losses_that_are_not_quadratic(kind: str) -> None:
+    loss = general_losses()[kind]
+    problem = FusionProblem(loss, Graph.complete(12, 1 / 12), Scad(), lam=0.4)
+    result = solve(problem)
+    assert result.status == "stationary"
+    assert [start.status for start in result.starts] == ["stationary"] * 3
+    assert (np.diff(result.trace["objective"]) <= 0).all()
+    assert result.lower_bound <= result.objective
+    assert_stationary(result)
+
+
 def test_a_larger_tolerance_of_the_sub_problems_is_met_all_the_same() -> None:
     problem = some_problems()["regression"]
     for eps_rel in (1e-3, 1e-9):
