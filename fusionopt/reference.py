@@ -16,12 +16,14 @@ from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from fusionopt import _checks
+from fusionopt._reference_atoms import LOSSES, PENALTIES, loss_expression, natural_unit, penalty_expression
 from fusionopt.errors import MissingDependencyError
 from fusionopt.losses.base import NodeLoss
 from fusionopt.losses.least_squares import LeastSquares
 from fusionopt.losses.squared_distance import SquaredDistance
-from fusionopt.penalties.base import row_norms
+from fusionopt.penalties.base import Penalty, row_norms
 from fusionopt.penalties.l2_norm import L2Norm
+from fusionopt.penalties.squared_l2 import SquaredL2
 from fusionopt.problem import FusionProblem
 
 FloatArray = NDArray[np.float64]
@@ -42,7 +44,8 @@ class ReferenceResult:
         ``problem.objective(x)``, not the solver's own figure.
     dual : float64 (n_edges, n_features)
         v in the order of ``problem.graph.edges``, with
-        grad f_i(x_i) + sum_{e=(i,j)} v_e - sum_{e=(j,i)} v_e = 0 and ||v_e|| <= lam w_e, up to the tolerance.
+        grad f_i(x_i) + sum_{e=(i,j)} v_e - sum_{e=(j,i)} v_e = 0, up to the tolerance; for `L2Norm` also
+        ||v_e|| <= lam w_e.
     status : str
         "optimal", "optimal_inaccurate" (the solver stopped short of its tolerance) or "numerical_error".
     """
@@ -63,15 +66,16 @@ class _Rows:
 
 
 def solve(problem: FusionProblem, solver: str = "CLARABEL", eps: float = 1e-9) -> ReferenceResult:
-    """Minimise F(x) = sum_i f_i(x_i) + lam sum_{(i,j) in E} w_ij ||x_i - x_j||_2 by a conic solver.
+    """Minimise F(x) = sum_i f_i(x_i) + sum_{(i,j) in E} w_ij g(x_i - x_j; lam) by a conic solver.
 
-    Each connected component is moved to its pooled minimiser and divided by the size of its data before CVXPY
-    sees it, so the units and the offset of the data do not matter.
+    For `SquaredDistance` and `LeastSquares` each connected component is moved to its pooled minimiser and divided by
+    the size of its data before CVXPY sees it, so the units and the offset of the data do not matter. The targets of
+    `Huber` and `HuberRegression` are divided by their size; the others are stated as they are.
 
     Parameters
     ----------
     problem : FusionProblem
-        `SquaredDistance` or `LeastSquares` with `L2Norm`.
+        Any loss but `CallableLoss`, with `L2Norm`, `SquaredL2` or `L1Norm`.
     solver : str
         An installed CVXPY solver for second-order cones.
     eps : float > 0
@@ -85,7 +89,7 @@ def solve(problem: FusionProblem, solver: str = "CLARABEL", eps: float = 1e-9) -
     Raises
     ------
     InvalidTypeError
-        Another loss or penalty.
+        `CallableLoss`, a loss of another make, or a penalty that is not convex.
     InvalidArgumentError
         A solver that is not installed, or eps <= 0.
     MissingDependencyError
@@ -99,6 +103,15 @@ def solve(problem: FusionProblem, solver: str = "CLARABEL", eps: float = 1e-9) -
     tolerance = _checks.as_positive_scalar("eps", eps)
     cvxpy = _cvxpy()
     _checks.check_choice("solver", solver, sorted(cvxpy.installed_solvers()))
+    way = _solve_quadratic if isinstance(problem.loss, SquaredDistance | LeastSquares) else _solve_other
+    x, dual, status = way(cvxpy, problem, solver, tolerance)
+    objective = problem.objective(x) if np.isfinite(x).all() else float("nan")
+    return ReferenceResult(x, objective, dual, status)
+
+
+def _solve_quadratic(
+    cvxpy: Any, problem: FusionProblem, solver: str, tolerance: float
+) -> tuple[FloatArray, FloatArray, str]:
     m, d, lam = problem.n_nodes, problem.n_features, problem.lam
     edges, weights = problem.graph.edges, problem.graph.weights
     labels = problem.graph.component_labels if lam > 0 else np.arange(m, dtype=np.int64)
@@ -117,15 +130,56 @@ def solve(problem: FusionProblem, solver: str = "CLARABEL", eps: float = 1e-9) -
         local = np.searchsorted(nodes, edges[inside])
         part = _Rows(rows.matrix[nodes], rows.target[nodes], rows.constant[nodes])
         noise = _noise(problem.loss, centres, nodes)
-        u, v, status = _solve_component(cvxpy, part, local, lam, weights[inside], noise, solver, tolerance)
+        u, v, status = _solve_component(
+            cvxpy, part, local, lam, weights[inside], noise, problem.penalty, solver, tolerance
+        )
         x[nodes] += u
         dual[inside] = v
         statuses.add(status)
     for status in ("numerical_error", "optimal_inaccurate", "optimal"):
         if status in statuses:
             break
-    objective = problem.objective(x) if np.isfinite(x).all() else float("nan")
-    return ReferenceResult(x, objective, dual, status)
+    return x, dual, status
+
+
+def _solve_other(
+    cvxpy: Any, problem: FusionProblem, solver: str, tolerance: float
+) -> tuple[FloatArray, FloatArray, str]:
+    loss, penalty = problem.loss, problem.penalty
+    m, d = problem.n_nodes, problem.n_features
+    edges, weights = problem.graph.edges, problem.graph.weights
+    unit = natural_unit(loss)
+    # F(unit x) / unit^2; only the squared penalty keeps its lam.
+    lam = problem.lam if isinstance(penalty, SquaredL2) else problem.lam / unit
+    x, z = cvxpy.Variable(m * d), cvxpy.Variable(max(len(edges), 1) * d)
+    objective, constraints = loss_expression(cvxpy, loss, x, unit), []
+    if problem.lam > 0 and len(edges) > 0:
+        constraints = [sparse.kron(_incidence(edges, m), sparse.eye_array(d), format="csr") @ x == z]
+        objective = objective + penalty_expression(cvxpy, penalty, z, lam * weights, d)
+    status = _run(cvxpy, cvxpy.Problem(cvxpy.Minimize(objective), constraints), solver, tolerance)
+    if x.value is None or status == "numerical_error":
+        return np.full((m, d), np.nan), np.full((len(edges), d), np.nan), "numerical_error"
+    dual = np.zeros((len(edges), d))
+    if constraints:
+        dual = constraints[0].dual_value.reshape(len(edges), d) * unit
+    return x.value.reshape(m, d) * unit, dual, status
+
+
+def _run(cvxpy: Any, model: Any, solver: str, eps: float) -> str:
+    """Solve a model; "optimal", "optimal_inaccurate" or "numerical_error"."""
+    options = {
+        "CLARABEL": {"tol_gap_abs": eps, "tol_gap_rel": eps, "tol_feas": eps},
+        "SCS": {"eps_abs": eps, "eps_rel": eps, "max_iters": 100_000},
+        "ECOS": {"abstol": eps, "reltol": eps, "feastol": eps},
+    }.get(solver, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what CVXPY warns of is in the status
+        try:
+            model.solve(solver=solver, **options)
+        except cvxpy.error.SolverError:
+            return "numerical_error"
+    status = str(model.status)
+    return status if status.startswith("optimal") else "numerical_error"
 
 
 def feasible_dual_value(problem: FusionProblem, v: ArrayLike) -> float:
@@ -155,7 +209,7 @@ def feasible_dual_value(problem: FusionProblem, v: ArrayLike) -> float:
     InvalidArgumentError
         v has a wrong shape, or holds NaN or Inf.
     """
-    _check_problem(problem)
+    _check_dual_problem(problem)
     m, d = problem.n_nodes, problem.n_features
     edges, radii = problem.graph.edges, problem.lam * problem.graph.weights
     flow = np.zeros((0, d))
@@ -191,20 +245,35 @@ def feasible_dual_value(problem: FusionProblem, v: ArrayLike) -> float:
 
 def _check_problem(problem: FusionProblem) -> None:
     _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss)")
-    if not isinstance(problem.loss, SquaredDistance | LeastSquares):
+    loss, penalty = problem.loss, problem.penalty
+    if not isinstance(loss, (SquaredDistance, LeastSquares, *LOSSES)):
         _checks.refuse_type(
-            f"the loss is a {type(problem.loss).__name__}; the reference solves SquaredDistance and "
-            "LeastSquares.",
+            f"the loss is a {type(loss).__name__}; the reference solves the losses of fusionopt, of which it knows the "
+            "formula.",
             argument="problem",
-            got=type(problem.loss).__name__,
-            wanted="SquaredDistance or LeastSquares",
+            got=type(loss).__name__,
+            wanted="a loss of fusionopt other than CallableLoss",
         )
-    if not isinstance(problem.penalty, L2Norm):
+    if not isinstance(penalty, PENALTIES):
         _checks.refuse_type(
-            f"the penalty is a {type(problem.penalty).__name__}; the reference solves L2Norm.",
+            f"the penalty is a {type(penalty).__name__}; the reference solves L2Norm, SquaredL2 and L1Norm.",
             argument="problem",
-            got=type(problem.penalty).__name__,
-            wanted="L2Norm",
+            got=type(penalty).__name__,
+            wanted="a convex penalty of fusionopt",
+        )
+
+
+def _check_dual_problem(problem: FusionProblem) -> None:
+    _checks.check_instance("problem", problem, FusionProblem, "for instance FusionProblem(loss)")
+    if not isinstance(problem.loss, SquaredDistance | LeastSquares) or not isinstance(
+        problem.penalty, L2Norm
+    ):
+        got = f"{type(problem.loss).__name__} with {type(problem.penalty).__name__}"
+        _checks.refuse_type(
+            f"problem has {got}; dual values are for SquaredDistance and LeastSquares with L2Norm.",
+            argument="problem",
+            got=got,
+            wanted="SquaredDistance or LeastSquares with L2Norm",
         )
 
 
@@ -223,15 +292,16 @@ def _quadratic_rows(loss: NodeLoss, centres: FloatArray) -> _Rows:
     """The losses around given centres, from residuals of the data there."""
     m, d = centres.shape
     if isinstance(loss, SquaredDistance):
-        roots = np.sqrt(loss.sample_weight)
-        matrix = roots[:, None, None] * np.eye(d)
-        return _Rows(matrix, roots[:, None] * (loss.targets - centres), np.zeros(m))
+        roots = np.sqrt(loss.sample_weight)[:, None] * ~np.isnan(loss.targets)
+        matrix = roots[:, :, None] * np.eye(d)
+        return _Rows(matrix, roots * np.nan_to_num(loss.targets - centres), np.zeros(m))
     assert isinstance(loss, LeastSquares)
     matrix, target, constant = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros(m)
     for i in range(m):
         part = slice(int(loss.offsets[i]), int(loss.offsets[i + 1]))
         scale = np.sqrt(loss.sample_weight[part] / loss.n_samples[i])[:, None]
         design = loss.designs[part]
+        design = design if isinstance(design, np.ndarray) else design.toarray()
         residual = loss.targets[part] - design @ centres[i]
         root = np.sqrt(loss.ridge)
         table = np.vstack(
@@ -256,15 +326,17 @@ def _pooled_minimisers(loss: NodeLoss, labels: IntArray) -> FloatArray:
     centres = np.zeros((m, d))
     if isinstance(loss, SquaredDistance):
         count = int(labels.max()) + 1
-        first = np.zeros(count, dtype=np.int64)
-        first[labels[::-1]] = np.arange(m - 1, -1, -1)
-        anchors = loss.targets[first]
-        mass = np.bincount(labels, weights=loss.sample_weight, minlength=count)
-        # A component that weighs nothing keeps its first target: every common point is a minimiser.
-        safe = np.where(mass > 0, mass, 1.0)
         for column in range(d):
-            differences = loss.sample_weight * (loss.targets[:, column] - anchors[labels, column])
-            centres[:, column] = (anchors[:, column] + np.bincount(labels, differences, count) / safe)[labels]
+            there = ~np.isnan(loss.targets[:, column])
+            first = np.zeros(count)
+            # Each component's first number in this column; 0, the point of least norm, where there is none.
+            first[labels[there][::-1]] = loss.targets[there, column][::-1]
+            weight = np.where(there, loss.sample_weight, 0.0)
+            mass = np.bincount(labels, weights=weight, minlength=count)
+            # A component that weighs nothing keeps its first target: every common point is a minimiser.
+            away = np.where(there, loss.targets[:, column] - first[labels], 0.0)
+            mean = np.bincount(labels, weight * away, count) / np.where(mass > 0, mass, 1.0)
+            centres[:, column] = (first + mean)[labels]
         return centres
     # Twice: the second pass solves for the correction from the residuals at the first answer.
     for _ in range(2):
@@ -282,11 +354,12 @@ def _noise(loss: NodeLoss, centres: FloatArray, nodes: IntArray) -> float:
     """Rounding error of the residuals of some nodes at their centre, in the units of `_Rows.target`."""
     if isinstance(loss, SquaredDistance):
         roots = np.sqrt(loss.sample_weight[nodes])[:, None]
-        return float((4 * EPS * roots * (np.abs(loss.targets[nodes]) + np.abs(centres[nodes]))).max())
+        sizes = np.nan_to_num(np.abs(loss.targets[nodes])) + np.abs(centres[nodes])
+        return float((4 * EPS * roots * sizes).max())
     assert isinstance(loss, LeastSquares)
     sizes = np.zeros(loss.n_nodes)
     weights = np.sqrt(loss.sample_weight)
-    terms = weights * (np.abs(loss.targets) + np.abs(loss.designs) @ np.abs(centres[nodes[0]]))
+    terms = weights * (np.abs(loss.targets) + abs(loss.designs) @ np.abs(centres[nodes[0]]))
     np.maximum.at(sizes, np.repeat(np.arange(loss.n_nodes), loss.n_samples), terms)
     ridge = np.sqrt(loss.ridge) * float(np.abs(centres[nodes[0]]).max())
     return float(8 * EPS * (loss.n_features + 1) * (sizes[nodes].max() + ridge))
@@ -306,6 +379,7 @@ def _solve_component(
     lam: float,
     weights: FloatArray,
     noise: float,
+    penalty: Penalty,
     solver: str,
     eps: float,
 ) -> tuple[FloatArray, FloatArray, str]:
@@ -318,32 +392,21 @@ def _solve_component(
     matrix, target = rows.matrix / size, rows.target / force
     heaviest = float(weights.max())
     ratios = weights / heaviest
-    strength = lam / size / force * heaviest
-    # Beyond this value a flow along the heaviest spanning tree already fuses everything, and nothing changes
-    # any more.
-    pulls = np.linalg.norm(np.einsum("ikl,ik->il", matrix, target), axis=1).sum()
-    tree = minimum_spanning_tree(sparse.csr_array((1 / ratios, (edges[:, 0], edges[:, 1])), shape=(n, n)))
-    strength = min(strength, 2 * float(pulls) * float(tree.data.max()))
+    if isinstance(penalty, SquaredL2):
+        strength = lam * heaviest / size**2
+    else:
+        # Beyond this value a flow along the heaviest spanning tree already fuses everything, and nothing changes
+        # any more.
+        pulls = np.linalg.norm(np.einsum("ikl,ik->il", matrix, target), axis=1).sum()
+        tree = minimum_spanning_tree(sparse.csr_array((1 / ratios, (edges[:, 0], edges[:, 1])), shape=(n, n)))
+        strength = min(lam / size / force * heaviest, 2 * float(pulls) * float(tree.data.max()))
     y, z = cvxpy.Variable(n * d), cvxpy.Variable(len(edges) * d)
     split = sparse.kron(_incidence(edges, n), sparse.eye_array(d), format="csr") @ y == z
     fit = sparse.csr_array(sparse.block_diag(list(matrix))) @ y - target.ravel()
-    lengths = cvxpy.abs(z) if d == 1 else cvxpy.norm(cvxpy.reshape(z, (len(edges), d), order="C"), 2, axis=1)
-    model = cvxpy.Problem(
-        cvxpy.Minimize(0.5 * cvxpy.sum_squares(fit) + strength * (ratios @ lengths)), [split]
-    )
-    options = {
-        "CLARABEL": {"tol_gap_abs": eps, "tol_gap_rel": eps, "tol_feas": eps},
-        "SCS": {"eps_abs": eps, "eps_rel": eps, "max_iters": 100_000},
-        "ECOS": {"abstol": eps, "reltol": eps, "feastol": eps},
-    }.get(solver, {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what CVXPY warns of is in the status
-        try:
-            model.solve(solver=solver, **options)
-            status = str(model.status)
-        except cvxpy.error.SolverError:
-            status = "numerical_error"
-    if y.value is None or split.dual_value is None or not status.startswith("optimal"):
+    paid = penalty_expression(cvxpy, penalty, z, strength * ratios, d)
+    model = cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.sum_squares(fit) + paid), [split])
+    status = _run(cvxpy, model, solver, eps)
+    if y.value is None or split.dual_value is None or status == "numerical_error":
         nothing = np.full((n, d), np.nan), np.full((len(edges), d), np.nan)
         return *nothing, "numerical_error"
     u: FloatArray = y.value.reshape(n, d) * (force / size)

@@ -40,7 +40,7 @@ class Logistic(GlmLoss):
 
     Notes
     -----
-    Without a ridge a minimiser need not exist (labels that a plane separates): see `losses.existence`.
+    Without a ridge a minimiser need not exist (labels that a plane separates): see `fusionopt.existence`.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class Poisson(GlmLoss):
     Notes
     -----
     The curvature exp(z_s'x) has no bound, so there is no `majorant`. Without a ridge a minimiser need not exist (a node
-    whose counts are all zero): see `losses.existence`.
+    whose counts are all zero): see `fusionopt.existence`.
 
     Examples
     --------

@@ -9,6 +9,7 @@ import cvxpy
 import numpy as np
 import pytest
 
+import fusionopt as fo
 from fusionopt import FusionProblem, Graph, L2Norm, LeastSquares, SquaredDistance, reference
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError, MissingDependencyError
 
@@ -281,15 +282,28 @@ class OtherLoss(SquaredDistance.__base__.__base__):
     def _gradient(self, x):
         return x
 
+    _gradient_error = _hessians_at = majorant = strong_convexity = None
 
-@pytest.mark.parametrize("call", [reference.solve, lambda p: reference.feasible_dual_value(p, [[0.0, 0.0]])])
-def test_unknown_losses_and_penalties_are_refused_with_a_sentence(call):
-    with pytest.raises(InvalidTypeError, match="the penalty is a OtherPenalty; the reference solves L2Norm"):
-        call(FusionProblem(SquaredDistance(np.eye(2)), penalty=OtherPenalty()))
+
+def test_unknown_losses_and_penalties_are_refused_with_a_sentence():
+    squares = SquaredDistance(np.eye(2))
     with pytest.raises(
-        InvalidTypeError, match="the loss is a OtherLoss; the reference solves SquaredDistance and"
+        InvalidTypeError, match="the penalty is a OtherPenalty; the reference solves L2Norm, Sq"
     ):
-        call(FusionProblem(OtherLoss()))
+        reference.solve(FusionProblem(squares, penalty=OtherPenalty()))
+    with pytest.raises(InvalidTypeError, match="the penalty is a Scad; the reference solves L2Norm, Sq"):
+        reference.solve(FusionProblem(squares, penalty=fo.Scad()))
+    own = fo.CallableLoss(lambda x: (x**2).sum(axis=1), lambda x: 2 * x, 2, 2)
+    for loss in (OtherLoss(), own):
+        with pytest.raises(
+            InvalidTypeError, match=f"the loss is a {type(loss).__name__}; the reference solves the"
+        ):
+            reference.solve(FusionProblem(loss))
+    v = [[0.0, 0.0]]
+    with pytest.raises(InvalidTypeError, match="problem has SquaredDistance with L1Norm; dual values are"):
+        reference.feasible_dual_value(FusionProblem(squares, penalty=fo.L1Norm()), v)
+    with pytest.raises(InvalidTypeError, match="problem has OtherLoss with L2Norm; dual values are"):
+        reference.feasible_dual_value(FusionProblem(OtherLoss()), v)
 
 
 def test_a_missing_cvxpy_is_named(monkeypatch):
