@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks, penalties, settings
+from fusionopt._archive_losses import pack_loss, unpack_loss
 from fusionopt.graph import Graph
-from fusionopt.losses import LeastSquares, SquaredDistance
 from fusionopt.penalties import Penalty
 from fusionopt.problem import FusionProblem
 
@@ -89,23 +89,7 @@ def pack_problem(problem: FusionProblem) -> Arrays:
     loss, graph = problem.loss, problem.graph
     out: Arrays = {"problem.lam": np.array(problem.lam), "problem.loss": _text(type(loss).__name__)}
     out["problem.penalty"] = _text(json.dumps(_pack_penalty(problem.penalty)))
-    if isinstance(loss, SquaredDistance):
-        out |= {"loss.targets": loss.targets, "loss.sample_weight": loss.sample_weight}
-    elif isinstance(loss, LeastSquares):
-        out |= {
-            "loss.designs": loss.designs,
-            "loss.targets": loss.targets,
-            "loss.sample_weight": loss.sample_weight,
-            "loss.offsets": loss.offsets,
-            "loss.ridge": np.array(loss.ridge),
-        }
-    else:
-        _checks.refuse_type(
-            f"{type(loss).__name__} cannot be saved; save the result's arrays yourself.",
-            argument="problem.loss",
-            got=type(loss).__name__,
-            wanted="SquaredDistance or LeastSquares",
-        )
+    out |= pack_loss(loss)
     if graph.is_complete:
         out["graph.weight"] = np.array(graph.weight)
         if graph.node_weights is not None:
@@ -137,19 +121,7 @@ def _unpack_penalty(arrays: Arrays) -> Penalty:
 
 
 def unpack_problem(arrays: Arrays) -> FusionProblem:
-    name = _from_text(arrays["problem.loss"])
-    targets, weight = arrays["loss.targets"], arrays["loss.sample_weight"]
-    loss: SquaredDistance | LeastSquares
-    if name == "SquaredDistance":
-        loss = SquaredDistance(targets, sample_weight=weight)
-    else:
-        cuts = arrays["loss.offsets"][1:-1]
-        loss = LeastSquares(
-            np.split(arrays["loss.designs"], cuts),
-            np.split(targets, cuts),
-            ridge=float(arrays["loss.ridge"]),
-            sample_weight=np.split(weight, cuts),
-        )
+    loss = unpack_loss(_from_text(arrays["problem.loss"]), arrays)
     if "graph.edges" in arrays:
         graph = Graph.from_edges(loss.n_nodes, arrays["graph.edges"], arrays["graph.weights"])
     else:
