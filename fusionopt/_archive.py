@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Arrays = dict[str, NDArray[Any]]
 
 FORMAT = "fusionopt-1"
+ASIDE = ".tmp"
+"""Ending of a file that is being written; after a kill it is rubbish."""
 
 _SCALARS = (
     "objective",
@@ -47,13 +49,15 @@ def _from_text(array: NDArray[Any]) -> str:
 
 
 def write(path: str | Path, kind: str, arrays: Arrays) -> None:
-    """Write aside, then rename: a fault leaves the old file or none."""
+    """Write aside, bring it to the disk, then rename: a fault or a kill at any moment leaves the old file or none."""
     target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    aside = target.with_name(f".{target.name}.{os.getpid()}{ASIDE}")
     try:
         with aside.open("wb") as file:
             # Compression would cost more than it saves on floating-point data.
             np.savez(file, allow_pickle=False, format=_text(f"{FORMAT}:{kind}"), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
         aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)
@@ -69,8 +73,16 @@ def read(path: str | Path, kind: str) -> Arrays:
     """
     wanted = f"a file written by {kind}.save"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: of a damaged file np.load would leave the handle to chance.
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+    except OSError as error:
+        _checks.refuse(
+            f"{str(path)!r} cannot be read: {error.strerror or error}; {wanted} is needed.",
+            argument="path",
+            got=str(path),
+            wanted=wanted,
+        )
     except (ValueError, zipfile.BadZipFile, EOFError, AttributeError):
         arrays = {}
     told = _from_text(arrays["format"]) if "format" in arrays else ""
@@ -135,12 +147,15 @@ def pack_result(result: Result, prefix: str) -> Arrays:
         "lam": result.problem.lam,
         "status": result.status,
         "message": result.message,
+        "proven": result.proven,
         "settings": dataclasses.asdict(result.settings),
         "settings_class": type(result.settings).__name__,
         "lower_bound": result.lower_bound,
         "starts": [dataclasses.asdict(start) for start in result.starts],
     }
-    out: Arrays = {"x": result.x, "labels": result.labels, "head": _text(json.dumps(head))}
+    out: Arrays = {"labels": result.labels.astype(np.int32), "head": _text(json.dumps(head))}
+    # One row a cluster says it all, but where rows of a cluster differ.
+    out |= {"centers": result.centers} if result.is_compact else {"x": result.x}
     out |= {f"trace.{name}": values for name, values in result.trace.items()}
     return {prefix + name: values for name, values in out.items()}
 
@@ -149,11 +164,14 @@ def unpack_result(arrays: Arrays, prefix: str, problem: FusionProblem) -> Result
     from fusionopt.result import TRACE_COLUMNS, Result, Start
 
     head = json.loads(_from_text(arrays[prefix + "head"]))
-    return Result(
+    labels = arrays[prefix + "labels"].astype(np.int64)
+    compact = prefix + "x" not in arrays
+    result = Result(
         problem=problem.with_lam(head["lam"]),
         settings=getattr(settings, head.get("settings_class", "AdmmSettings"))(**head["settings"]),
-        x=arrays[prefix + "x"],
-        labels=arrays[prefix + "labels"],
+        x=arrays[prefix + "centers"][labels] if compact else arrays[prefix + "x"],
+        labels=labels,
+        proven=bool(head.get("proven", False)),
         status=head["status"],
         message=head["message"],
         lower_bound=head.get("lower_bound"),
@@ -161,3 +179,4 @@ def unpack_result(arrays: Arrays, prefix: str, problem: FusionProblem) -> Result
         trace={name: arrays[f"{prefix}trace.{name}"] for name in TRACE_COLUMNS},
         **{name: head[name] for name in _SCALARS},
     )
+    return result.compact() if compact else result

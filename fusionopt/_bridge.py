@@ -334,6 +334,24 @@ class Engine:
         else:
             self._core.set_lam(self._scaled_lam(lam))
 
+    def state(self) -> dict[str, FloatArray]:
+        """What the next `set_lam` builds on; `restore` of an engine of the same problem and settings takes it."""
+        head = np.array([self.problem.lam, self._cap_lam, float(self._past_iterations)])
+        return {"head": head} | ({} if self._core is None else {"core": self._core.state()})
+
+    def restore(self, state: dict[str, FloatArray]) -> None:
+        """Go on from a state of `state`: the answers to come have the same bits."""
+        lam, cap_lam, past = (float(number) for number in state["head"])
+        self.problem = self.problem.with_lam(cap_lam)  # capped weights and their unit depend on it
+        self._core = None
+        if "core" in state:
+            self._u = _power_of_two(self._largest_weight())
+            self._core = self._build()
+            self._core.restore(state["core"])
+        self.problem = self.problem.with_lam(lam)
+        self._cap_lam = cap_lam
+        self._past_iterations = int(past)
+
     def warm_start(self, x: FloatArray) -> None:
         """Start from a point in the caller's coordinates."""
         if self._core is not None:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -580,3 +581,48 @@ def check_instance(name: str, value: object, kind: type | tuple[type, ...], how:
             got=type(value).__name__,
             wanted=wanted,
         )
+
+
+def check_callback(value: object) -> None:
+    """None, or something that can be called."""
+    if value is not None and not callable(value):
+        refuse_type(
+            f"callback={shown(value)} cannot be called; give a function of one argument, or None.",
+            argument="callback",
+            got=value,
+            wanted="a function of one argument, or None",
+        )
+
+
+def as_stop(value: object) -> bool:
+    """What a callback returned: whether to stop. An array has no one truth, and is refused."""
+    if value is None or isinstance(value, bool | np.bool_ | int | str):
+        return bool(value)
+    if isinstance(value, np.ndarray) or not _has_truth(value):
+        refuse_type(
+            f"the callback returned a {type(value).__name__}; return True to stop, False or None to go on.",
+            argument="callback",
+            got=type(value).__name__,
+            wanted="True, False or None",
+        )
+    return bool(value)
+
+
+def _has_truth(value: object) -> bool:
+    try:
+        bool(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def as_path(name: str, value: object) -> Path:
+    """A path from text or a path object."""
+    if not isinstance(value, str | os.PathLike):
+        refuse_type(
+            f"{name}={shown(value)} is not a path; give a string or a pathlib.Path.",
+            argument=name,
+            got=value,
+            wanted="a path",
+        )
+    return Path(os.fsdecode(value))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+MIN_SHARE = 0.05
+"""Share of the rows from which on a cluster counts as a group."""
+
 
 def first_appearance(labels: ArrayLike) -> IntArray:
     """Rename labels 0, 1, 2, ... in the order in which they first appear.
@@ -164,7 +167,13 @@ def cluster_means(x: ArrayLike, labels: ArrayLike) -> FloatArray:
     return means
 
 
-def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share: float = 0.05) -> int:
+def n_large(sizes: ArrayLike, min_share: float = MIN_SHARE) -> int:
+    """Number of clusters that hold a share of all rows, and two rows at least: one row alone is no group."""
+    counts = np.asarray(sizes)
+    return int(np.count_nonzero(counts >= max(min_share * counts.sum(), 2)))
+
+
+def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share: float = MIN_SHARE) -> int:
     """Index of the clustering in the middle of the longest run of lams with the same number of clusters.
 
     Parameters
@@ -174,7 +183,7 @@ def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share
     labels_list : sequence of L int arrays (n,)
         Labels 0, 1, ... at each lam.
     min_share : float in (0, 1)
-        Only clusterings with at least two clusters that each hold this share of the rows count.
+        Only clusterings with at least two clusters that each hold this share of the rows, and two rows, count.
 
     Returns
     -------
@@ -192,6 +201,13 @@ def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share
     >>> longest_plateau([1, 2, 4, 8], [[0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]])
     1
     """
+    return plateaus(lams, labels_list, min_share)[0]
+
+
+def plateaus(
+    lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share: float = MIN_SHARE
+) -> tuple[int, list[list[int]]]:
+    """What `longest_plateau` returns, and every run: indices into `lams`, ascending in lam."""
     weights = _checks.as_vector("lams", lams)
     share = _checks.as_scalar_between("min_share", min_share, 0.0, 1.0, "it is a share of the rows")
     if len(weights) != len(labels_list):
@@ -207,8 +223,7 @@ def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share
     previous = 0  # number of clusters of the run that may still grow; 0: none
     for k in order:
         sizes = cluster_sizes(labels_list[k])
-        large = int(np.count_nonzero(sizes >= share * sizes.sum()))
-        if weights[k] <= 0 or large < 2:
+        if weights[k] <= 0 or n_large(sizes, share) < 2:
             previous = 0
             continue
         if len(sizes) == previous:
@@ -218,8 +233,8 @@ def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share
         previous = len(sizes)
     if not runs:
         _checks.refuse(
-            f"no clustering has two clusters that each hold {share:.0%} of the rows, so there is no plateau "
-            "to choose; give more lams, smaller min_share, or choose by lam.",
+            f"no clustering has two clusters that each hold {share:.0%} of the rows (and two rows), so there is no "
+            "plateau to choose; give more lams, smaller min_share, or choose by lam.",
             argument="labels_list",
             got="no such clustering",
             wanted="two clusters of that size at some lam",
@@ -229,4 +244,4 @@ def longest_plateau(lams: ArrayLike, labels_list: Sequence[ArrayLike], min_share
         runs, key=lambda run: (round(float(np.log(weights[run[-1]] / weights[run[0]])), 9), weights[run[-1]])
     )
     logs = np.log(weights[best])
-    return best[int(np.argmin(np.abs(logs - (logs[0] + logs[-1]) / 2)))]
+    return best[int(np.argmin(np.abs(logs - (logs[0] + logs[-1]) / 2)))], runs

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fusionopt.clusters import n_large
 from fusionopt.errors import InvalidArgumentError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ INK = "#20242b"
 QUIET = "#8a9099"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-MIN_SHARE = 0.05
 _RASTER_ABOVE = 3000  # markers, and points of lines, beyond which an SVG holds them as a picture
 _RASTER_POINTS = 40_000
 _LEGEND_CLUSTERS = 5
@@ -438,8 +438,7 @@ def plot_cluster_counts(path: PathResult, *, chosen: Result | None = None, ax: A
     """
     lams, results = _grid(path)
     counts = np.array([result.n_clusters for result in results])
-    n = path.problem.n_nodes
-    large = np.array([int(np.sum(np.asarray(result.cluster_sizes) >= MIN_SHARE * n)) for result in results])
+    large = np.array([n_large(result.cluster_sizes) for result in results])
     ax = _axes(ax)
     starts = np.flatnonzero(np.r_[True, np.diff(counts) != 0])
     ends = np.r_[starts[1:] - 1, len(counts) - 1]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusionopt._report_style import STYLE
-from fusionopt.plotting import COLORS, INK, MIN_SHARE
+from fusionopt.clusters import MIN_SHARE, n_large
+from fusionopt.plotting import COLORS, INK
 
 if TYPE_CHECKING:
     from fusionopt.comparison import Comparison
@@ -210,7 +211,7 @@ def _head(content: ReportContent) -> str:
     singletons = int(np.sum(np.asarray(result.cluster_sizes) == 1))
     facts = [
         ("clusters", str(result.n_clusters)),
-        (f"with {MIN_SHARE:.0%} of the rows or more", str(_n_large(result))),
+        (f"with {MIN_SHARE:.0%} of the rows or more", str(n_large(result.cluster_sizes))),
         ("rows alone", str(singletons)),
         ("lam", number(float(result.problem.lam), 5)),
     ]
@@ -223,10 +224,6 @@ def _head(content: ReportContent) -> str:
         + (f"<ul class=notes>{notes}</ul>\n" if notes else "")
         + f"<p class=quiet>fusionopt {escape(content.version)}, {escape(content.created)}</p>\n</header>\n"
     )
-
-
-def _n_large(result: Result) -> int:
-    return int(np.sum(np.asarray(result.cluster_sizes) >= MIN_SHARE * len(result.labels)))
 
 
 def _formula(result: Result) -> str:
@@ -361,7 +358,7 @@ def _path_table(path: PathResult, chosen: Result) -> str:
         [
             number(float(lam), 6),
             str(result.n_clusters),
-            str(_n_large(result)),
+            str(n_large(result.cluster_sizes)),
             number(result.objective, 8),
             number(result.rel_gap, 2),
             escape(result.status),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,12 +87,14 @@ class Result:
     Attributes
     ----------
     x : float64 (n_nodes, n_features)
-        Rows of one cluster are bitwise equal.
+        Rows of one cluster are bitwise equal. Results of a path keep one row a cluster, and x is made on access.
     labels : int64 (n_nodes,)
         Clusters in order of first appearance: nodes joined by edges whose ends are exactly equal.
     n_clusters : int
     centers : float64 (n_clusters, n_features)
     cluster_sizes : int64 (n_clusters,)
+    proven : bool
+        The method's own duals showed the flow inside every cluster, up to rounding (see docs/architecture.md).
     labels_certified : bool or None
         What `recovery.certify` says of the partition; computed on first access. None without duals, and where
         certify would take minutes or gigabytes (CERTIFY_LIMIT, CERTIFY_BYTES); call it yourself there.
@@ -137,11 +139,12 @@ class Result:
         trace: dict[str, NDArray[np.generic]],
         lower_bound: float | None = None,
         starts: tuple[Start, ...] = (),
+        proven: bool = False,
     ) -> None:
         self.problem = problem
         self.settings = settings
-        self.x = x
-        self.labels = labels
+        self._x: FloatArray | None = x
+        self._labels: NDArray[np.integer[Any]] = labels
         self.objective = objective
         self.dual_objective = dual_objective
         self.gap = gap
@@ -156,7 +159,30 @@ class Result:
         self.trace = trace
         self.lower_bound = lower_bound
         self.starts = starts
+        self.proven = proven
         self._duals: Callable[[], FloatArray] | None = None
+
+    @property
+    def x(self) -> FloatArray:
+        return self.centers[self._labels] if self._x is None else self._x
+
+    @property
+    def labels(self) -> IntArray:
+        return self._labels.astype(np.int64, copy=False)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether one row a cluster is kept in the place of x."""
+        return self._x is None
+
+    def compact(self) -> Result:
+        """Itself, keeping one row a cluster in the place of x, where that gives back the same bits."""
+        if self._x is not None:
+            # Negative zeros would come back as whichever zero the first row has: compare bits, not values.
+            same = self.centers[self._labels].tobytes() == np.ascontiguousarray(self._x).tobytes()
+            if same:
+                self._labels, self._x = self._labels.astype(np.int32), None
+        return self
 
     def keep_duals(self, source: Callable[[], FloatArray]) -> None:
         """Where `edge_duals` takes its array from."""
@@ -178,14 +204,15 @@ class Result:
         """Whether `edge_duals` can answer."""
         return self._duals is not None
 
-    @property
+    @cached_property
     def n_clusters(self) -> int:
-        return int(self.labels.max()) + 1
+        return int(self._labels.max()) + 1
 
     @cached_property
     def centers(self) -> FloatArray:
-        _, first = np.unique(self.labels, return_index=True)
-        return self.x[first]
+        assert self._x is not None  # compact() keeps this value
+        _, first = np.unique(self._labels, return_index=True)
+        return self._x[first]
 
     @cached_property
     def cluster_sizes(self) -> IntArray:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import plotting
+from fusionopt.clusters import n_large
 from fusionopt.comparison import Comparison, adjusted_rand, compare_labels
 from fusionopt.io import ResultFolder, Standardised, Table, read_table, standardise
 from fusionopt.report import Figure, ReportContent, render_report
@@ -604,7 +605,7 @@ def _result_row(result: Result) -> dict[str, Any]:
         "lam": float(result.problem.lam),
         "status": result.status,
         "n_clusters": int(result.n_clusters),
-        "n_large_clusters": int(np.sum(sizes >= plotting.MIN_SHARE * len(result.labels))),
+        "n_large_clusters": n_large(sizes),
         "n_singletons": int(np.sum(sizes == 1)),
         "objective": float(result.objective),
         "dual_objective": float(result.dual_objective),

@@ -65,6 +65,7 @@ def solve(
     )
     chosen = default_settings(problem) if settings is None else settings
     _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
+    _checks.check_callback(callback)
     point = None
     if warm_start is not None:
         x = warm_start.x if isinstance(warm_start, Result) else warm_start

@@ -300,6 +300,34 @@ void Admm::set_loss(QuadraticLoss loss) {
     restart();
 }
 
+void Admm::pass_state(StateStream& stream) {
+    stream.pass(lam_);
+    stream.pass(rho_);
+    stream.pass(stretch_);
+    stream.pass(n_iter_);
+    stream.pass(gap_at_adapt_);
+    stream.pass(x_);
+    coupling_->pass_state(stream);
+}
+
+std::vector<double> Admm::state() {
+    unproject();
+    std::vector<double> numbers;
+    StateStream stream(numbers, true);
+    pass_state(stream);
+    return numbers;
+}
+
+void Admm::restore(std::vector<double> numbers) {
+    unproject();
+    StateStream stream(numbers, false);
+    pass_state(stream);
+    stream.close();
+    finished_.clear();
+    best_ = {};
+    coupling_->set_rho(loss_, rho_);
+}
+
 void Admm::warm_start(const Vector& x) {
     x_ = x;
     finished_.clear();

@@ -61,6 +61,10 @@ class Admm {
     FinishReport finish();
     // The certificate of x (any point) with the current duals, which duals() then returns.
     Certificate certify(const Vector& x);
+    // Everything that the next set_lam() builds on, and the way back: set_lam() after restore() computes the
+    // same bits as without it. The finished point is not part of it.
+    std::vector<double> state();
+    void restore(std::vector<double> numbers);
     // Continues at another lam from the present state.
     void set_lam(double lam);
     // Puts another quadratic in the place of the loss, keeping duals and rho (quadratic models of a smooth
@@ -95,6 +99,7 @@ class Admm {
     Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out);
     void project_null();
     void unproject();
+    void pass_state(StateStream& stream);
     bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();

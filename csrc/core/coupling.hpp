@@ -10,6 +10,7 @@
 
 #include "core/loss.hpp"
 #include "core/reduced.hpp"
+#include "core/state.hpp"
 #include "core/sweep.hpp"
 
 namespace fusionopt {
@@ -62,6 +63,8 @@ class Coupling {
         std::copy_n(y_.data(), y_.size(), kept_.data());
     }
     virtual void swap_state() { std::swap(y_, kept_); }
+    // What a later sweep reads and set_rho() does not rebuild.
+    virtual void pass_state(StateStream& stream) { stream.pass(y_); }
 
     // Components of {edges with ||y|| <= lam (1 + margin)} for the ladder of margins, finest first, each
     // partition once. `middle` receives the index of the one at margin 0.

@@ -91,6 +91,13 @@ class EdgeCoupling final : public Coupling {
         return {a.penalty, a.largest};
     }
 
+    void pass_state(StateStream& stream) override {
+        Coupling::pass_state(stream);
+        stream.pass(rho_);
+        stream.pass(stretch_);
+        stream.pass(restretch_);
+    }
+
     double start_rho(const QuadraticLoss& loss) const override {
         double total = 0.0;
         for (Index e = 0; e < n_edges_; ++e) total += weight_[e];

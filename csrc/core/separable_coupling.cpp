@@ -87,6 +87,11 @@ class SeparableCoupling final : public Coupling {
         for (auto& part : parts_) part->swap_state();
     }
 
+    void pass_state(StateStream& stream) override {
+        whole_->pass_state(stream);
+        for (auto& part : parts_) part->pass_state(stream);
+    }
+
     // Coordinates fuse on their own: rows have no partition that the duals of all of them share.
     std::vector<Labels> partitions(double, Index& middle) const override {
         middle = 0;

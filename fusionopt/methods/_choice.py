@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,17 @@ class Session(Protocol):
 
     def run(self, monitor: Monitor) -> Result:
         """Solve at the present lam."""
+
+
+@runtime_checkable
+class ResumableSession(Session, Protocol):
+    """A session that can hand out what it carries from one lam to the next."""
+
+    def state(self) -> dict[str, FloatArray]:
+        """What the next `set_lam` builds on."""
+
+    def restore(self, state: dict[str, FloatArray]) -> None:
+        """Go on from such a state: what is computed from here on has the same bits."""
 
 
 def default_settings(problem: FusionProblem) -> Settings:

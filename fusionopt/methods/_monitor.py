@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from fusionopt import _checks
 from fusionopt.result import Trace
 from fusionopt.settings import Settings
 
@@ -104,9 +105,8 @@ class Monitor:
         if self._callback is not None:
             size = max(abs(objective), abs(dual_objective))
             rel_gap = gap / size if size > 0 else 0.0
-            self._asked |= bool(
-                self._callback(Progress(iteration, self.elapsed, objective, dual_objective, gap, rel_gap))
-            )
+            told = Progress(iteration, self.elapsed, objective, dual_objective, gap, rel_gap)
+            self._asked |= _checks.as_stop(self._callback(told))
         return self.stopped()
 
     def stopped(self) -> str:

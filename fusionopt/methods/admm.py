@@ -53,6 +53,14 @@ class AdmmSession:
             self._engine.set_lam(lam)
         self._setup_time = time.perf_counter() - start
 
+    def state(self) -> dict[str, FloatArray]:
+        """What the next `set_lam` builds on."""
+        return self._engine.state()
+
+    def restore(self, state: dict[str, FloatArray]) -> None:
+        """Go on from such a state: what is computed from here on has the same bits."""
+        self._engine.restore(state)
+
     def run(self, monitor: Monitor) -> Result:
         """Solve at the present lam; the duals of the result are the engine's until it moves on."""
         result = _run(self._engine, self._settings, monitor, self._setup_time)
@@ -132,6 +140,7 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         setup_time=setup_time,
         solve_time=elapsed,
         trace=monitor.trace.arrays(),
+        proven=proven or engine.decoupled,
     )
 
 

@@ -17,6 +17,7 @@ from fusionopt.clusters import (
     exact_labels,
     first_appearance,
     longest_plateau,
+    n_large,
 )
 from fusionopt.errors import InvalidArgumentError
 from tests.strategies import point_sets
@@ -113,12 +114,19 @@ def test_plateau_ties_go_to_the_larger_lam_and_the_middle_is_geometric():
 
 
 def test_plateau_leaves_out_dust_and_lam_zero():
-    dust = _labels(19, 1)  # the small one holds 5 %
-    speck = _labels(39, 1)  # it holds 2.5 %
+    dust = _labels(38, 2)  # the small one holds 5 %
+    speck = _labels(78, 2)  # it holds 2.5 %
     assert longest_plateau([1.0, 2.0], [dust, ONE]) == 0
     assert longest_plateau([1.0, 2.0, 4.0, 8.0], [speck, speck, speck, _labels(20, 20)]) == 3
-    assert longest_plateau([0.0, 1.0, 2.0], [_labels(1, 1), _labels(1, 1), _labels(2)]) == 1
+    assert longest_plateau([0.0, 1.0, 2.0], [_labels(2, 2), _labels(2, 2), _labels(4)]) == 1
     assert longest_plateau([1.0, 2.0], [speck, _labels(20, 20)], min_share=0.01) == 0
+
+
+def test_a_row_alone_is_no_group_however_few_rows_there_are():
+    alone = _labels(9, 1)  # one row of ten is 10 %
+    assert n_large([9, 1]) == 1
+    assert n_large([8, 2]) == 2
+    assert longest_plateau([1.0, 2.0, 4.0, 8.0], [alone, alone, alone, _labels(8, 2)]) == 3
 
 
 def test_a_run_is_broken_by_a_clustering_that_does_not_count():

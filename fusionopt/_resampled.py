@@ -1,0 +1,140 @@
+"""The same problem on part of its data: cells or samples left out, nodes or samples drawn again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks
+from fusionopt.graph import Graph
+from fusionopt.losses import LeastSquares, SquaredDistance
+from fusionopt.losses.base import NodeLoss
+from fusionopt.problem import FusionProblem
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Replicate:
+    """A bootstrap replicate.
+
+    Attributes
+    ----------
+    problem : FusionProblem
+    nodes : int64 (k,)
+        Nodes of the original problem that take part, in its order.
+    """
+
+    problem: FusionProblem
+    nodes: IntArray
+
+
+def has_samples(loss: NodeLoss) -> bool:
+    """Whether f_i is a mean over samples, which may be left out one by one."""
+    return hasattr(loss, "offsets") and hasattr(loss, "sample_weight")
+
+
+def with_sample_weight(loss: NodeLoss, weights: FloatArray) -> NodeLoss:
+    """The loss with other weights of its samples, (N,) in the order of `designs`."""
+    _checks.check_instance("problem.loss", loss, LeastSquares, "whose samples can be left out")
+    assert isinstance(loss, LeastSquares)
+    cuts = loss.offsets[1:-1]
+    return LeastSquares(
+        np.split(np.asarray(loss.designs), cuts),
+        np.split(loss.targets, cuts),
+        ridge=loss.ridge,
+        sample_weight=np.split(weights, cuts),
+    )
+
+
+def left_out(loss: NodeLoss, out: BoolArray) -> NodeLoss:
+    """The mean over the samples that are not left out: their weights grow by n_i over what is left."""
+    offsets, weight = loss.offsets, loss.sample_weight  # type: ignore[attr-defined]
+    kept = np.where(out, 0.0, weight)
+    before = np.add.reduceat(weight, offsets[:-1])
+    after = np.add.reduceat(kept, offsets[:-1])
+    scale = np.divide(before, after, out=np.zeros_like(after), where=after > 0)
+    return with_sample_weight(loss, kept * np.repeat(scale, np.diff(offsets)))
+
+
+def folds_of_samples(loss: NodeLoss, n_folds: int, rng: np.random.Generator) -> list[BoolArray]:
+    """For each fold the samples left out, (N,): the samples of every node are dealt out evenly.
+
+    A node of one sample never leaves it out: nothing would be left to fit.
+    """
+    offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+    sizes = np.diff(offsets)
+    fold = np.empty(offsets[-1], dtype=np.int64)
+    for first, size in zip(offsets[:-1], sizes, strict=True):
+        # The first fold rotates from node to node, so that small nodes do not all leave out the same one.
+        fold[first : first + size] = (rng.permutation(size) + rng.integers(n_folds)) % n_folds
+    alone = np.repeat(sizes == 1, sizes)
+    return [(fold == k) & ~alone for k in range(n_folds)]
+
+
+def sample_part(loss: NodeLoss, fraction: float, rng: np.random.Generator) -> BoolArray:
+    """Samples left out, (N,): a share of every node's, at least one where it has two."""
+    offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+    out = np.zeros(offsets[-1], dtype=np.bool_)
+    for first, last in pairwise(offsets):
+        size = int(last - first)
+        count = min(max(round(fraction * size), 1), size - 1)
+        out[first + rng.permutation(size)[:count]] = True
+    return out
+
+
+def cell_part(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
+    """Cells left out: a share of the observed ones, but never the last of a row or a column."""
+    out = np.zeros_like(observed)
+    rows, columns = observed.sum(axis=1), observed.sum(axis=0)
+    cells = np.argwhere(observed)
+    wanted = max(1, round(fraction * len(cells)))
+    for i, j in rng.permutation(cells).tolist():
+        if rows[i] > 1 and columns[j] > 1:
+            out[i, j] = True
+            rows[i] -= 1
+            columns[j] -= 1
+            wanted -= 1
+            if wanted == 0:
+                break
+    return out
+
+
+def bootstrap(problem: FusionProblem, rng: np.random.Generator) -> Replicate:
+    """Draw again with replacement: the samples of each node where there are several, else the nodes.
+
+    Node i drawn r_i times is r_i copies of it: f_i counts r_i times, an edge r_i r_j times. Copies of one node are
+    equal at the optimum, so they are one node here; what was never drawn leaves the problem.
+    """
+    loss, graph = problem.loss, problem.graph
+    if has_samples(loss):
+        offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+        counts = np.concatenate(
+            [rng.multinomial(size, np.full(size, 1.0 / size)) for size in np.diff(offsets)]
+        )
+        weights = loss.sample_weight * counts  # type: ignore[attr-defined]
+        drawn = with_sample_weight(loss, weights)
+        return Replicate(FusionProblem(drawn, graph, problem.penalty), np.arange(loss.n_nodes))
+    _checks.check_instance("problem.loss", loss, SquaredDistance, "or a loss over several samples a node")
+    assert isinstance(loss, SquaredDistance)
+    n = loss.n_nodes
+    r = rng.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
+    weight = loss.sample_weight * r
+    nodes = np.flatnonzero(weight > 0)
+    if graph.is_complete:
+        own = np.ones(n) if graph.node_weights is None else graph.node_weights
+        part = Graph.complete(len(nodes), graph.weight, (own * r)[nodes])
+    else:
+        place = np.full(n, -1, dtype=np.int64)
+        place[nodes] = np.arange(len(nodes))
+        i, j = graph.edges.T
+        keep = (place[i] >= 0) & (place[j] >= 0)
+        ends = np.stack([place[i[keep]], place[j[keep]]], axis=1)
+        part = Graph.from_edges(len(nodes), ends, graph.weights[keep] * r[i[keep]] * r[j[keep]])
+    targets = SquaredDistance(loss.targets[nodes], sample_weight=weight[nodes])
+    return Replicate(FusionProblem(targets, part, problem.penalty), nodes)
