@@ -77,7 +77,7 @@ py::dict to_dict(const Certificate& c) {
 
 }  // namespace
 
-void register_admm(py::module_& module){
+void register_admm(py::module_& module) {
     py::class_<Admm>(module, "Admm")
         .def_static(
             "complete",
@@ -139,104 +139,104 @@ void register_admm(py::module_& module){
                 self.set_loss(std::move(loss));
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
-            py::arg("constant"))}
-
-    .def("state",
-         [](Admm& self) {
-             const std::vector<double> numbers = self.state();
-             py::array_t<double> out(static_cast<py::ssize_t>(numbers.size()));
-             std::copy(numbers.begin(), numbers.end(), out.mutable_data());
-             return out;
-         })
-    .def(
-        "restore",
-        [](Admm& self, const Doubles& numbers) {
-            self.restore(to_vector("numbers", numbers, {static_cast<Index>(numbers.size())}));
-        },
-        py::arg("numbers"))
-    .def("tighten", &Admm::tighten, py::arg("factor"))
-    .def("finish",
-         [](Admm& self) {
-             FinishReport report;
-             {
-                 py::gil_scoped_release release;
-                 report = self.finish();
-             }
-             py::dict out;
-             out["accepted"] = report.accepted;
-             out["untouched"] = report.untouched;
-             out["proven"] = report.proven;
-             out["n_clusters"] = report.n_clusters;
-             out["newton_steps"] = report.newton_steps;
-             out["candidates"] = report.candidates;
-             return out;
-         })
-    .def(
-        "certify",
-        [](Admm& self, const Doubles& x) {
-            const Index m = static_cast<Index>(self.labels().size()),
-                        d = static_cast<Index>(self.x().size()) / m;
-            const std::vector<double> point = to_vector("x", x, {m, d});
-            Certificate out;
-            {
+            py::arg("constant"))
+        .def("state",
+             [](Admm& self) {
+                 const std::vector<double> numbers = self.state();
+                 py::array_t<double> out(static_cast<py::ssize_t>(numbers.size()));
+                 std::copy(numbers.begin(), numbers.end(), out.mutable_data());
+                 return out;
+             })
+        .def(
+            "restore",
+            [](Admm& self, const Doubles& numbers) {
+                self.restore(to_vector("numbers", numbers, {static_cast<Index>(numbers.size())}));
+            },
+            py::arg("numbers"))
+        .def("tighten", &Admm::tighten, py::arg("factor"))
+        .def("finish",
+             [](Admm& self) {
+                 FinishReport report;
+                 {
+                     py::gil_scoped_release release;
+                     report = self.finish();
+                 }
+                 py::dict out;
+                 out["accepted"] = report.accepted;
+                 out["untouched"] = report.untouched;
+                 out["proven"] = report.proven;
+                 out["n_clusters"] = report.n_clusters;
+                 out["newton_steps"] = report.newton_steps;
+                 out["candidates"] = report.candidates;
+                 return out;
+             })
+        .def(
+            "certify",
+            [](Admm& self, const Doubles& x) {
+                const Index m = static_cast<Index>(self.labels().size()),
+                            d = static_cast<Index>(self.x().size()) / m;
+                const std::vector<double> point = to_vector("x", x, {m, d});
+                Certificate out;
+                {
+                    py::gil_scoped_release release;
+                    out = self.certify(point);
+                }
+                return to_dict(out);
+            },
+            py::arg("x"))
+        .def(
+            "warm_start",
+            [](Admm& self, const Doubles& x) {
+                const Index m = static_cast<Index>(self.labels().size()),
+                            d = static_cast<Index>(self.x().size()) / m;
+                const std::vector<double> point = to_vector("x", x, {m, d});
                 py::gil_scoped_release release;
-                out = self.certify(point);
-            }
-            return to_dict(out);
-        },
-        py::arg("x"))
-    .def(
-        "warm_start",
-        [](Admm& self, const Doubles& x) {
-            const Index m = static_cast<Index>(self.labels().size()),
-                        d = static_cast<Index>(self.x().size()) / m;
-            const std::vector<double> point = to_vector("x", x, {m, d});
-            py::gil_scoped_release release;
-            self.warm_start(point);
-        },
-        py::arg("x"))
-    .def("duals",
-         [](const Admm& self) {
-             const Index m = static_cast<Index>(self.labels().size()),
-                         d = static_cast<Index>(self.x().size()) / m;
-             py::array_t<double> out({self.n_edges(), d});
-             double* data = out.mutable_data();
-             py::gil_scoped_release release;
-             self.duals(data);
-             return out;
-         })
-    .def("fused_point",
-         [](Admm& self) {
-             const Index m = static_cast<Index>(self.labels().size());
-             std::vector<double> out;
-             {
+                self.warm_start(point);
+            },
+            py::arg("x"))
+        .def("duals",
+             [](const Admm& self) {
+                 const Index m = static_cast<Index>(self.labels().size()),
+                             d = static_cast<Index>(self.x().size()) / m;
+                 py::array_t<double> out({self.n_edges(), d});
+                 double* data = out.mutable_data();
                  py::gil_scoped_release release;
-                 self.fused_point(out);
-             }
-             return to_matrix(out, m, static_cast<Index>(out.size()) / m);
-         })
-    .def("primal_residual", &Admm::primal_residual)
-    .def_property_readonly("dual_sums",
-                           [](const Admm& self) {
-                               const Index m = static_cast<Index>(self.labels().size());
-                               return to_matrix(self.dual_sums(), m,
-                                                static_cast<Index>(self.dual_sums().size()) / m);
-                           })
-    .def_property_readonly("last", [](const Admm& self) { return to_dict(self.last()); })
-    .def_property_readonly("x",
-                           [](const Admm& self) {
-                               const Index m = static_cast<Index>(self.labels().size());
-                               return to_matrix(self.x(), m, static_cast<Index>(self.x().size()) / m);
-                           })
-    .def_property_readonly("labels",
-                           [](const Admm& self) {
-                               py::array_t<std::int64_t> out(static_cast<py::ssize_t>(self.labels().size()));
-                               std::copy(self.labels().begin(), self.labels().end(), out.mutable_data());
-                               return out;
-                           })
-    .def_property_readonly("n_iter", &Admm::n_iter)
-    .def_property_readonly("rho", &Admm::rho)
-    .def_property_readonly("n_edges", &Admm::n_edges);
+                 self.duals(data);
+                 return out;
+             })
+        .def("fused_point",
+             [](Admm& self) {
+                 const Index m = static_cast<Index>(self.labels().size());
+                 std::vector<double> out;
+                 {
+                     py::gil_scoped_release release;
+                     self.fused_point(out);
+                 }
+                 return to_matrix(out, m, static_cast<Index>(out.size()) / m);
+             })
+        .def("primal_residual", &Admm::primal_residual)
+        .def_property_readonly("dual_sums",
+                               [](const Admm& self) {
+                                   const Index m = static_cast<Index>(self.labels().size());
+                                   return to_matrix(self.dual_sums(), m,
+                                                    static_cast<Index>(self.dual_sums().size()) / m);
+                               })
+        .def_property_readonly("last", [](const Admm& self) { return to_dict(self.last()); })
+        .def_property_readonly("x",
+                               [](const Admm& self) {
+                                   const Index m = static_cast<Index>(self.labels().size());
+                                   return to_matrix(self.x(), m, static_cast<Index>(self.x().size()) / m);
+                               })
+        .def_property_readonly(
+            "labels",
+            [](const Admm& self) {
+                py::array_t<std::int64_t> out(static_cast<py::ssize_t>(self.labels().size()));
+                std::copy(self.labels().begin(), self.labels().end(), out.mutable_data());
+                return out;
+            })
+        .def_property_readonly("n_iter", &Admm::n_iter)
+        .def_property_readonly("rho", &Admm::rho)
+        .def_property_readonly("n_edges", &Admm::n_edges);
 }
 
 }  // namespace fusionopt::bindings
