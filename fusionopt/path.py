@@ -421,8 +421,8 @@ class _Walk:
         upper = bracket_lambda_max(self._problem, self._interrupt)[1] if given is None else None
         if upper is not None and not np.isfinite(upper):
             _checks.refuse(
-                f"{type(self._problem.penalty).__name__} never fuses, so there is no lambda_max for an automatic grid to "
-                "start from; give lams= yourself.",
+                f"{type(self._problem.penalty).__name__} never fuses, so there is no lambda_max for an automatic grid "
+                "to start from; give lams= yourself.",
                 argument="lams",
                 got=None,
                 wanted="lams",
