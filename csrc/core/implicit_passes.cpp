@@ -39,15 +39,16 @@ const float* PairPasses::narrowed<float>(const Points& x, std::vector<float>& co
     return copy.data();
 }
 
-void PairPasses::over(Index n_targets, double cost, const std::function<void(Index, Index, int)>& fn) {
-    // Whole blocks: length() meets every pair of blocks once.
-    const auto slab =
-        kChunk * static_cast<Index>(std::clamp(kSlab / (kChunk * std::max(cost, 1.0)), 8.0, 1e7));
-    for (Index begin = 0; begin < n_targets; begin += slab) {
-        const Index end = std::min(begin + slab, n_targets);
-        const Chunks chunks = cut(end - begin, kChunk, 1 + (end - begin) / kChunk, kTargetBlock);
-        pool_.parallel_for(chunks.count, [&](Index c, int worker) {
-            fn(begin + chunks.begin(c), begin + chunks.end(c), worker);
+void PairPasses::over(Index n_items, double cost, Index chunk,
+                      const std::function<void(Index, Index, int)>& fn) {
+    // Whole chunks: length() meets every pair of blocks once.
+    const double wanted = kSlab / (static_cast<double>(chunk) * std::max(cost, 1.0));
+    const auto slab = chunk * static_cast<Index>(std::clamp(wanted, 8.0, 1e7));
+    for (Index begin = 0; begin < n_items; begin += slab) {
+        const Index end = std::min(begin + slab, n_items), count = (end - begin + chunk - 1) / chunk;
+        pool_.parallel_for(count, [&](Index c, int worker) {
+            const Index first = begin + c * chunk;
+            fn(first, std::min(first + chunk, end), worker);
         });
         pairs_ += cost * static_cast<double>(end - begin);
         if (poll_) poll_();
@@ -82,7 +83,7 @@ void PairPasses::gradient(const Points& targets, const Points& sources, const Ve
         pass.stiff = out.stiff.data();
         pass.inside = out.inside.data();
         pass.energy = out.energy.data();
-        over(targets.n, static_cast<double>(sources.n), [&](Index first, Index last, int worker) {
+        over(targets.n, static_cast<double>(sources.n), kChunk, [&](Index first, Index last, int worker) {
             PairPass<Real> mine = pass;
             auto& scratch = scratches[at(worker)];
             scratch.resize(at((d + 4) * kTargetBlock));
@@ -127,7 +128,7 @@ void PairPasses::product(const Points& targets, const Points& directions, const 
         pass.curvature = curvature;
         pass.out = out.v.data();
         pass.out_stride = out.stride;
-        over(targets.n, static_cast<double>(sources.n), [&](Index first, Index last, int worker) {
+        over(targets.n, static_cast<double>(sources.n), kChunk, [&](Index first, Index last, int worker) {
             PairPass<Real> mine = pass;
             auto& scratch = scratches[at(worker)];
             scratch.resize(at((d + 4) * kTargetBlock));
@@ -149,7 +150,7 @@ double PairPasses::length(const Points& x, const Vector& weight) {
     pass.n_features = x.d;
     pass.x = x.v.data();
     pass.stride = pass.source_stride = x.stride;
-    over(x.n, 0.5 * static_cast<double>(x.n), [&](Index first, Index last, int) {
+    over(x.n, 0.5 * static_cast<double>(x.n), kChunk, [&](Index first, Index last, int) {
         alignas(64) double within[kTargetBlock];
         for (Index i = first; i < last; i += kTargetBlock) {
             // Pairs inside the block are met twice, those with later blocks once.

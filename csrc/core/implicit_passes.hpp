@@ -49,9 +49,8 @@ class PairPasses {
 
     // Ordered pairs visited so far.
     double pairs() const { return pairs_; }
-    // Runs fn(first, last, worker) over the targets in blocks, polling now and then. `cost`: pairs a target.
-    void over(Index n_targets, double cost, const std::function<void(Index, Index, int)>& fn);
-    int n_workers() const { return pool_.n_workers(); }
+    // Runs fn(first, last, worker) over runs of `chunk` items, polling now and then. `cost`: pairs an item.
+    void over(Index n_items, double cost, Index chunk, const std::function<void(Index, Index, int)>& fn);
 
   private:
     template <class Real>

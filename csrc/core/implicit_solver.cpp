@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "core/implicit_tree.hpp"
 #include "core/reduced.hpp"
 #include "core/sweep.hpp"
 
@@ -24,6 +25,10 @@ constexpr int kMaxTrials = 8;
 constexpr int kMaxStageSteps = 40;
 constexpr int kPlacements = 3;         // Newton steps of new points in the field of the old ones
 constexpr double kSingleFloor = 5e-5;  // delta over the data's size below which float32 has too few digits
+constexpr Index kTreeFrom[] = {0, 6000, 6000, 15000};  // nodes from which the tree pays, by features
+constexpr double kGradientOpenness = 0.3, kProductOpenness = 0.7;
+constexpr double kTreeStat = 1e-6;  // residual, relative to the objective, down to which the tree is true
+constexpr double kTreeGap = 3e-4;   // the same for the gap
 constexpr double kReaches[] = {10.0, 3.0, 1.0, 0.3};  // of rounding, in units of delta
 constexpr double kGroupWork = 2000.0;                 // distances a point that grouping may take
 
@@ -47,6 +52,8 @@ void add(Points& y, double c, const Points& x) {
 
 struct Stopped {};
 
+enum class Digits { kFew, kSingle, kDouble };
+
 }  // namespace
 
 // The problem on the first n nodes of the random order, with lam raised by what the others would add.
@@ -68,6 +75,8 @@ struct ImplicitSolver::Field {
     double objective = kInfinity;  // F, an upper bound of the penalised objective at the point
     double dual = -kInfinity;      // D
     double stat = kInfinity;       // 1/2 sum ||gradient_i||^2 / h_i
+    Digits digits = Digits::kDouble;
+    std::shared_ptr<PairTree> tree;  // of this point, where one was built
     double slack() const { return std::fmax(objective - dual - stat, 0.0); }
 };
 
@@ -171,8 +180,29 @@ class ImplicitSolver::Search {
         return relative * std::fmax(std::fabs(primal), std::fabs(dual)) + o_.options_.eps_abs * level.share;
     }
 
-    void evaluate(const Level& level, const Points& x, double delta, bool single, Field& f) {
-        passes_.gradient(x, x, level.weight(), delta, single, f.sums);
+    bool tree_pays(const Level& level) const {
+        return d_ <= PairTree::kMostFeatures && level.n >= kTreeFrom[d_];
+    }
+
+    // With as few digits as the residual found allows.
+    void look(const Level& level, const Points& x, double delta, bool single, Field& f) {
+        if (single && tree_pays(level)) {
+            evaluate(level, x, delta, Digits::kFew, f);
+            if (f.stat > kTreeStat * f.objective) return;
+        }
+        evaluate(level, x, delta, single ? Digits::kSingle : Digits::kDouble, f);
+    }
+
+    void evaluate(const Level& level, const Points& x, double delta, Digits digits, Field& f) {
+        if (digits == Digits::kFew) {
+            f.tree = std::make_shared<PairTree>(passes_, x, level.w, delta);
+            f.tree->gradient(kGradientOpenness, f.sums);
+        } else {
+            // A tree of this very point stays of use to the linear system.
+            if (f.digits != Digits::kFew) f.tree.reset();
+            passes_.gradient(x, x, level.weight(), delta, digits == Digits::kSingle, f.sums);
+        }
+        f.digits = digits;
         if (f.gradient.n != level.n) f.gradient = Points(level.n, d_);
         CompensatedSum loss, pairs, dual, stat;
         for (Index i = 0; i < level.n; ++i) {
@@ -313,8 +343,10 @@ class ImplicitSolver::Search {
     }
 
     // Solves (Hessian) step = -gradient roughly; preconditioner: diagonal plus the motion of each group.
-    void direction(const Level& level, const Points& x, double delta, const Field& f, const Coarse& coarse,
+    void direction(const Level& level, const Points& x, double delta, Field& f, const Coarse& coarse,
                    bool single, Points& step) {
+        if (f.tree == nullptr && single && tree_pays(level))
+            f.tree = std::make_shared<PairTree>(passes_, x, level.w, delta);
         const double in = curvature_ / static_cast<double>(d_), across = 1.0 - in;
         Vector diagonal(at(level.n));
         for (Index i = 0; i < level.n; ++i)
@@ -342,7 +374,10 @@ class ImplicitSolver::Search {
         double rz = dot(r, z);
         const double target = kCgTolerance * kCgTolerance * rz;
         for (Index it = 0; it < kMaxCg && rz > target; ++it) {
-            passes_.product(x, p, x, p, level.weight(), delta, curvature_, single, image);
+            if (f.tree != nullptr)
+                f.tree->product(p, kProductOpenness, curvature_, image);
+            else
+                passes_.product(x, p, x, p, level.weight(), delta, curvature_, single, image);
             ++o_.counts_.cg_steps;
             for (Index k = 0; k < d_; ++k)
                 for (Index i = 0; i < level.n; ++i)
@@ -396,7 +431,11 @@ class ImplicitSolver::Search {
         for (;; ++trials) {
             trial = x;
             add(trial, length, step);
-            evaluate(level, trial, delta, single, there);
+            there.digits = Digits::kDouble;
+            if (f.digits == Digits::kFew)
+                look(level, trial, delta, single, there);
+            else
+                evaluate(level, trial, delta, single ? Digits::kSingle : Digits::kDouble, there);
             const double ahead = dot(there.gradient, step);
             if (ahead <= 0.3 * std::fabs(slope) || trials >= kMaxTrials) break;
             length *= std::clamp(slope / (slope - ahead), 0.1, 0.8);
@@ -418,7 +457,7 @@ class ImplicitSolver::Search {
         bool exact = relative < 3e-7;  // float32 no longer
         bool single = !exact && delta >= kSingleFloor * size_;
         Field f;
-        evaluate(level, x, delta, single, f);
+        look(level, x, delta, single, f);
         while (true) {
             ++o_.counts_.stages;
             ++stage;
@@ -466,6 +505,10 @@ class ImplicitSolver::Search {
                     primal = std::fmin(f.objective, rounded.objective);
                 }
             }
+            if (f.digits == Digits::kFew && primal - f.dual < kTreeGap * primal) {
+                evaluate(level, x, delta, Digits::kSingle, f);
+                primal = std::fmin(f.objective, rounded.objective);
+            }
             const double gap = primal - f.dual;
             report();
             if (gap <= goal()) {
@@ -502,9 +545,10 @@ class ImplicitSolver::Search {
                         const double c = rounded.centres.at(rounded.groups.labels[at(i)], k);
                         contracted.at(i, k) = c + factor * (x.at(i, k) - c);
                     }
-                evaluate(level, contracted, shorter, single, moved);
+                look(level, contracted, shorter, single, moved);
             }
-            evaluate(level, x, shorter, single, f);
+            f = Field();
+            look(level, x, shorter, single, f);
             if (moves && moved.stat < f.stat) {
                 x = std::move(contracted);
                 std::swap(f, moved);
@@ -539,7 +583,7 @@ class ImplicitSolver::Search {
         FieldSums sums;
         Points gradient(n_new, d_);
         Vector own(at(n_new));
-        const auto look = [&](const Points& point, FieldSums& to, Points& g, Vector& value) {
+        const auto visit = [&](const Points& point, FieldSums& to, Points& g, Vector& value) {
             passes_.gradient(point, x, old.weight(), delta, single, to);
             double stat = 0.0;
             for (Index i = 0; i < n_new; ++i) {
@@ -556,7 +600,7 @@ class ImplicitSolver::Search {
             }
             return stat;
         };
-        double stat = look(fresh, sums, gradient, own);
+        double stat = visit(fresh, sums, gradient, own);
         double total = 0.0;
         for (const double v : own) total += v;
         FieldSums ahead_sums;
@@ -604,7 +648,7 @@ class ImplicitSolver::Search {
             Points trial = fresh;
             for (Index k = 0; k < d_; ++k)
                 for (Index i = 0; i < n_new; ++i) trial.at(i, k) += length[at(i)] * step.at(i, k);
-            look(trial, ahead_sums, ahead_gradient, ahead);
+            visit(trial, ahead_sums, ahead_gradient, ahead);
             stat = 0.0;
             for (Index i = 0; i < n_new; ++i) {
                 if (ahead[at(i)] < own[at(i)]) {
@@ -633,7 +677,7 @@ class ImplicitSolver::Search {
     // float64 verdict on the whole problem; the best one so far is kept.
     bool certify(const Level& level, const Points& x, double delta) {
         Field f;
-        evaluate(level, x, delta, false, f);
+        evaluate(level, x, delta, Digits::kDouble, f);
         Rounded rounded = round(level, x, delta, f.sums.stiff);
         if (f.objective <= rounded.objective) rounded = round_to(level, x, singles(level.n));
         const double gap = rounded.objective - f.dual;
