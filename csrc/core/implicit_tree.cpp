@@ -177,7 +177,8 @@ void PairTree::gradient(double openness, FieldSums& out) {
     for (Vector* v : {&mine.stiff, &mine.inside, &mine.energy}) v->resize(at(stride_));
     const auto fill = [&](Index l, std::vector<float>& to) {
         Index count = static_cast<Index>(for_gradient_.far[at(l)].size()) * (d_ + 1);
-        for (const std::int32_t id : for_gradient_.near[at(l)]) count += nodes_[at(id)].end - nodes_[at(id)].begin;
+        for (const std::int32_t id : for_gradient_.near[at(l)])
+            count += nodes_[at(id)].end - nodes_[at(id)].begin;
         const Index room = padded(count);
         to.assign(at((d_ + 1) * room), 0.0f);
         Index place = 0;
@@ -248,14 +249,16 @@ void PairTree::product(const Points& p, double openness, double curvature, Point
         } else {
             const Node &a = nodes_[at(node.left)], &b = nodes_[at(node.right)];
             for (Index k = 0; k < d_; ++k)
-                mean[k] = (a.weight * means[at(node.left * d_ + k)] + b.weight * means[at(node.right * d_ + k)]) /
-                          node.weight;
+                mean[k] =
+                    (a.weight * means[at(node.left * d_ + k)] + b.weight * means[at(node.right * d_ + k)]) /
+                    node.weight;
         }
     }
     Points mine(n_, d_);
     const auto fill = [&](Index l, std::vector<float>& to) {
         Index count = static_cast<Index>(for_product_.far[at(l)].size());
-        for (const std::int32_t id : for_product_.near[at(l)]) count += nodes_[at(id)].end - nodes_[at(id)].begin;
+        for (const std::int32_t id : for_product_.near[at(l)])
+            count += nodes_[at(id)].end - nodes_[at(id)].begin;
         const Index room = padded(count);
         to.assign(at((2 * d_ + 1) * room), 0.0f);
         Index place = 0;
