@@ -55,8 +55,7 @@ def criterion(designs: np.ndarray, targets: np.ndarray, result: fo.Result) -> fl
     residuals = np.einsum("inp,ip->in", designs, result.x) - targets
     count = targets.size
     return float(
-        count * np.log((residuals**2).sum() / count)
-        + np.log(count) * result.n_clusters * designs.shape[2]
+        count * np.log((residuals**2).sum() / count) + np.log(count) * result.n_clusters * designs.shape[2]
     )
 
 

@@ -68,9 +68,13 @@ class ImplicitDuals:
         out = np.empty((m * (m - 1) // 2, d))
         place = 0
         for i in range(m - 1):
-            apart = self.points[i] - self.points[i + 1 :]
-            length = np.sqrt(np.einsum("jk,jk->j", apart, apart))
-            scale = (self.reach * self.weights[i]) * self.weights[i + 1 :] / np.maximum(length, self.delta)
-            np.multiply(apart, scale[:, None], out=out[place : place + len(apart)])
-            place += len(apart)
+            out[place : place + m - 1 - i] = self.row(i)
+            place += m - 1 - i
         return out
+
+    def row(self, i: int) -> FloatArray:
+        """v_ij for j = i + 1, ..., m - 1, in this order."""
+        apart = self.points[i] - self.points[i + 1 :]
+        length = np.sqrt(np.einsum("jk,jk->j", apart, apart))
+        scale = (self.reach * self.weights[i]) * self.weights[i + 1 :] / np.maximum(length, self.delta)
+        return np.asarray(apart * scale[:, None])

@@ -188,6 +188,11 @@ class Result:
         """Where `edge_duals` takes its array from."""
         self._duals = source
 
+    @property
+    def dual_source(self) -> Callable[[], FloatArray] | None:
+        """What `edge_duals` calls; None without duals."""
+        return self._duals
+
     def drop_duals(self) -> None:
         """Forget them (a path too large to keep them all)."""
         self._duals = None

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt.losses.base import EPS, FenchelGap, NodeLoss, QuadraticNodeLoss, read_only
+from fusionopt.losses.squared_distance import SquaredDistance
 
 FloatArray = NDArray[np.float64]
 
@@ -134,8 +135,29 @@ class TiltedQuadratic(QuadraticNodeLoss):
         return read_only(self._loss.constants() + self._tau / 2 * (self._centre**2).sum(axis=1))
 
 
-def tilted(loss: NodeLoss, tilt: FloatArray, tau: float = 0.0, centre: FloatArray | None = None) -> NodeLoss:
-    """`TiltedQuadratic` for a quadratic loss, which stays one; `TiltedLoss` otherwise."""
+def tilted(
+    loss: NodeLoss,
+    tilt: FloatArray,
+    tau: float = 0.0,
+    centre: FloatArray | None = None,
+    as_distance: bool = False,
+) -> NodeLoss:
+    """The tilted loss in the form of the loss.
+
+    Parameters
+    ----------
+    loss, tilt, tau, centre
+        As in `TiltedLoss`.
+    as_distance : bool
+        Squared distances that every node feels in full stay squared distances, to a_i + b_i / m_i and less a constant.
+
+    Returns
+    -------
+    NodeLoss
+        `TiltedQuadratic` for a quadratic loss, `TiltedLoss` otherwise.
+    """
+    if as_distance and isinstance(loss, SquaredDistance) and tau == 0 and not loss.has_missing:
+        return SquaredDistance(loss.targets + tilt / loss.sample_weight[:, None], loss.sample_weight)
     if isinstance(loss, QuadraticNodeLoss):
         return TiltedQuadratic(loss, tilt, tau, centre)
     return TiltedLoss(loss, tilt, tau, centre)

@@ -17,8 +17,8 @@ from fusionopt.methods.difference_of_convex import DcSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
-from fusionopt.penalties import L1Norm, Mcp, Scad, SquaredL2
-from fusionopt.penalties.base import Penalty
+from fusionopt.penalties import L1Norm, Mcp, SquaredL2
+from fusionopt.penalties.base import Penalty, RadialPenalty
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
 from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings, Settings
@@ -49,7 +49,12 @@ class ResumableSession(Session, Protocol):
 
 def default_settings(problem: FusionProblem) -> Settings:
     """The settings of the best certified method for a problem."""
-    return DcSettings() if isinstance(problem.penalty, Scad | Mcp) else AdmmSettings()
+    return DcSettings() if _steps_down(problem.penalty) else AdmmSettings()
+
+
+def _steps_down(penalty: Penalty) -> bool:
+    """Whether difference-of-convex steps serve a penalty."""
+    return isinstance(penalty, RadialPenalty) and penalty.concave and not penalty.convex
 
 
 def check_rho(penalty: Penalty, rho: float) -> None:
@@ -91,7 +96,7 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         return PdmmSession(problem, settings, point)
     _checks.check_instance("settings", settings, AdmmSettings, "for instance AdmmSettings(), or None")
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
-    if isinstance(problem.penalty, Scad | Mcp):
+    if _steps_down(problem.penalty):
         own = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
         steps = settings if isinstance(settings, DcSettings) else DcSettings(**own)
         return DcSession(problem, steps, point, open_session)

@@ -94,7 +94,7 @@ def _hull_widths(loss: SquaredDistance, labels: IntArray) -> FloatArray:
 
 
 def chord_lams(penalty: RadialPenalty, lam: float, radii: FloatArray) -> FloatArray:
-    """g(R; lam) / R, rounded down: the lam of an l2 penalty below g on [0, R]. lam itself at R = 0, 0 at R = inf.
+    """g(R; lam) / R, rounded down: the lam of an l2 penalty below g on [0, R]; g'(0) at R = 0, 0 at R = inf.
 
     Parameters
     ----------
@@ -108,6 +108,7 @@ def chord_lams(penalty: RadialPenalty, lam: float, radii: FloatArray) -> FloatAr
     float64 (...)
     """
     known = np.isfinite(radii) & (radii > 0)
+    slope = float(penalty.derivative(0.0, lam))
     finite = np.where(known, radii, 1.0)
-    chords = np.where(known, penalty.value(finite, lam) / finite, np.where(radii == 0, lam, 0.0))
-    return np.asarray(np.minimum(chords, lam) * (1 - 16 * EPS))
+    chords = np.where(known, penalty.value(finite, lam) / finite, np.where(radii == 0, slope, 0.0))
+    return np.asarray(np.minimum(chords, slope) * (1 - 16 * EPS))

@@ -1,8 +1,9 @@
-"""Difference-of-convex steps for `Scad` and `Mcp`: each step is a certified l2 problem with a linear tilt.
+"""Difference-of-convex steps for concave penalties: each step is a certified l2 problem with a linear tilt.
 
-g(t; lam) = lam t - h(t) with h convex and smooth. At x^k the tangent of h gives a majorant of F that touches it there,
+g(t; lam) = c t - h(t) with c = g'(0) (lam for Scad and Mcp) and h convex and smooth. At x^k the tangent of h gives a
+majorant of F that touches it there,
 
-    sum_i f_i(x_i) - <b_i, x_i> + lam sum w_ij ||x_i - x_j||,   b_i = sum_j w_ij h'(t_ij) (x_i - x_j) / t_ij,
+    sum_i f_i(x_i) - <b_i, x_i> + c sum w_ij ||x_i - x_j||,   b_i = sum_j w_ij h'(t_ij) (x_i - x_j) / t_ij,
 
 so its minimiser has no larger F, and a point that is its own minimiser is stationary for F.
 """
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fusionopt import _checks
 from fusionopt._bridge_penalties import tilt
+from fusionopt._duals import ImplicitDuals
 from fusionopt.clusters import exact_labels
 from fusionopt.graph import Graph
 from fusionopt.losses.base import EPS
@@ -26,8 +29,8 @@ from fusionopt.losses.pooled import pooled_point
 from fusionopt.losses.tilted import tilted
 from fusionopt.methods._envelope import chord_lams, difference_radii
 from fusionopt.methods._monitor import Monitor
-from fusionopt.penalties import L2Norm, Mcp, Scad
-from fusionopt.penalties.base import row_norms
+from fusionopt.penalties import L2Norm
+from fusionopt.penalties.base import RadialPenalty, row_norms
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result, Start, Trace
 from fusionopt.settings import AdmmSettings, DcSettings
@@ -93,7 +96,7 @@ class DcSession:
     Parameters
     ----------
     problem : FusionProblem
-        With `Scad` or `Mcp`.
+        With a penalty that is concave in t.
     settings : DcSettings
     point : float64 (n_nodes, n_features) or None
         A start of the caller's.
@@ -128,7 +131,10 @@ class _Descent:
     def __init__(
         self, problem: FusionProblem, settings: DcSettings, open_l2: OpenL2, monitor: Monitor
     ) -> None:
-        loss = problem.loss
+        loss, penalty = problem.loss, problem.penalty
+        assert isinstance(penalty, RadialPenalty)  # chosen for that
+        self._penalty = penalty
+        self._slope = float(penalty.derivative(0.0, problem.lam))
         self.problem, self.settings, self.monitor = problem, settings, monitor
         self._loss = loss
         self._open_l2 = open_l2
@@ -143,6 +149,9 @@ class _Descent:
             hessians = loss.hessians_at(self.fused)
             sizes = hessians if hessians.ndim == 1 else np.einsum("iaa->i", hessians) / problem.n_features
             self._tau = _TAU * float(sizes.mean())
+        # Where the pairs do not fit, squared distances have a method without them; where they do, ADMM starts warm.
+        pairs = problem.graph.n_edges if problem.graph.is_complete else 0
+        self._crowded = 16.0 * pairs * problem.n_features > _checks.memory_limit()
         self._own: Result | None = None
 
     # -- l2 problems --------------------------------------------------------------------------------------
@@ -203,7 +212,7 @@ class _Descent:
 
     def from_path(self) -> FloatArray:
         """The lowest F among the points of an l2 path and the refits of their partitions."""
-        lams = [self.problem.lam * 0.5**k for k in range(_PATH_LAMS - 1, -1, -1)]
+        lams = [self._slope * 0.5**k for k in range(_PATH_LAMS - 1, -1, -1)]
         rough = self.l2_settings(max(self.settings.eps_rel, _PATH_EPS))
         settings = dataclasses.replace(rough, max_iter=min(rough.max_iter, _PATH_ITERATIONS))
         session = self._open_l2(self.l2_problem(lams[0]), settings, None)
@@ -245,9 +254,9 @@ class _Descent:
         anchor = _Anchor(start, b, value)
         eps_rel, tightenings, reach = self.settings.eps_rel, 0, 1.0
         while True:
-            majorant = tilted(self._loss, anchor.b, self._tau, anchor.x if self._tau else None)
+            majorant = tilted(self._loss, anchor.b, self._tau, anchor.x if self._tau else None, self._crowded)
             step = self.l2_solve(
-                FusionProblem(majorant, self.problem.graph, L2Norm(), self.problem.lam), anchor.x, eps_rel
+                FusionProblem(majorant, self.problem.graph, L2Norm(), self._slope), anchor.x, eps_rel
             )
             b, value = self.objective(step.x)
             # F is a sum of positive terms, each with a few roundings.
@@ -299,31 +308,50 @@ class _Descent:
             return _Anchor(x, b, value), min(2 * reach, _MAX_REACH)
         return None, max(reach / 4, 1.0)
 
-    def subgradients(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        """Overwrite the duals of an l2 step at x by elements of the subdifferential of w_ij g(x_i - x_j; lam).
+    def subgradients(self, x: FloatArray, step: Result) -> FloatArray:
+        """Elements of the subdifferential of w_ij g(x_i - x_j; lam) at x, in the order of the edges."""
+        v = np.empty((self.problem.graph.n_edges, self.problem.n_features))
+        for place, _, _, block in self.subgradient_blocks(x, step):
+            v[place] = block
+        return v
 
-        Edges inside a cluster keep theirs (||v|| <= lam w, and every such vector is a subgradient at 0); edges between
-        clusters get w g'(t) u / t. No array of pairs beside v.
+    def distance(self, x: FloatArray, step: Result) -> float:
+        """max_i ||grad f_i(x_i) + sum_j v_ij|| for the subgradients v: an upper bound of the distance of 0."""
+        sums = self._loss.gradient(x)
+        for _, i, j, block in self.subgradient_blocks(x, step):
+            np.add.at(sums, i, block)
+            np.subtract.at(sums, j, block)
+        return float(row_norms(sums).max())
+
+    def subgradient_blocks(
+        self, x: FloatArray, step: Result
+    ) -> Iterator[tuple[slice, IntArray, IntArray, FloatArray]]:
+        """Subgradients a block of edges at a time.
+
+        Edges inside a cluster keep the duals of the l2 step (||v|| <= g'(0) w, and every such vector is a subgradient
+        at 0); those between clusters get w g'(t) u / t. No array of pairs beside what the step itself keeps.
         """
-        penalty, lam = self.problem.penalty, self.problem.lam
-        assert isinstance(penalty, Scad | Mcp)
+        source = step.dual_source
+        if isinstance(source, ImplicitDuals):
+            kept = source
+
+            def duals(place: slice, node: int) -> FloatArray:
+                return kept.row(node)
+        else:
+            whole = step.edge_duals()
+
+            def duals(place: slice, node: int) -> FloatArray:
+                return whole[place]
+
         for place, i, j, w in self.edge_blocks():
             u = x[i] - x[j]
             t = row_norms(u)
             apart = t > 0
-            slope = np.divide(w * penalty.derivative(t, lam), t, out=np.zeros_like(t), where=apart)
-            block = v[place]
-            block[apart] = slope[apart, None] * u[apart]
-        return v
-
-    def distance(self, x: FloatArray, step: Result) -> float:
-        """max_i ||grad f_i(x_i) + sum_j v_ij|| for the subgradients v above: an upper bound of the distance of 0."""
-        v = self.subgradients(x, step.edge_duals())
-        sums = self._loss.gradient(x)
-        for place, i, j, _ in self.edge_blocks():
-            np.add.at(sums, i, v[place])
-            np.subtract.at(sums, j, v[place])
-        return float(row_norms(sums).max())
+            slope = np.divide(
+                w * self._penalty.derivative(t, self.problem.lam), t, out=np.zeros_like(t), where=apart
+            )
+            block = duals(place, int(i[0]))
+            yield place, i, j, np.where(apart[:, None], slope[:, None] * u, block)
 
     def edge_blocks(self) -> Iterator[tuple[slice, IntArray, IntArray, FloatArray]]:
         """Edges in the order of `Graph.edges`, a node's worth or a few thousand at a time."""
@@ -346,7 +374,7 @@ class _Descent:
     # -- the answer ---------------------------------------------------------------------------------------
 
     def solve(self, point: FloatArray | None, point_name: str) -> Result:
-        if self.problem.lam == 0 or self.problem.graph.n_edges == 0 or self.force == 0:
+        if self._slope == 0 or self.problem.graph.n_edges == 0 or self.force == 0:
             return self.decoupled()
         best: _Run | None = None
         table: list[Start] = []
@@ -394,22 +422,20 @@ class _Descent:
         )
         last = best.last
         if last is not None:
-            result.keep_duals(lambda: self.subgradients(result.x, last.edge_duals()))
+            result.keep_duals(lambda: self.subgradients(result.x, last))
         return result
 
     def lower_bound(self, best: _Run) -> tuple[float, float]:
         """A number below F everywhere, and the largest difference it rests on (inf: only g >= 0)."""
         problem, graph, alone = self.problem, self.problem.graph, self.own.dual_objective
-        penalty = problem.penalty
-        assert isinstance(penalty, Scad | Mcp)
         radii = difference_radii(self._loss, graph, self.own.x, max(best.objective - alone, 0.0))
-        lams = chord_lams(penalty, problem.lam, radii)
+        lams = chord_lams(self._penalty, problem.lam, radii)
         if not lams.any() or self.monitor.stopped():
             return alone, math.inf
         if not graph.is_complete:
             # One l2 problem: lam stays, and each edge carries its own chord in its weight.
-            graph = Graph.from_edges(graph.n_nodes, graph.edges, graph.weights * (lams / problem.lam))
-        lam = float(lams) if graph.is_complete else problem.lam
+            graph = Graph.from_edges(graph.n_nodes, graph.edges, graph.weights * (lams / self._slope))
+        lam = float(lams) if graph.is_complete else self._slope
         chord = self.l2_solve(FusionProblem(self._loss, graph, L2Norm(), lam), best.x, self.settings.eps_rel)
         if chord.dual_objective > alone:
             return chord.dual_objective, float(radii[lams > 0].max())

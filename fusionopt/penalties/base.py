@@ -123,7 +123,13 @@ class Penalty(ABC):
 
 
 class RadialPenalty(Penalty):
-    """A penalty that depends on t = ||u||_2 only and grows with it."""
+    """A penalty that depends on t = ||u||_2 only and never falls with it."""
+
+    @property
+    def concave(self) -> bool:
+        """Whether g is concave in t >= 0, with g = 0 and a finite slope at t = 0: `solve` then takes
+        difference-of-convex steps (unless g is convex as well, as lam t is)."""
+        return False
 
     @abstractmethod
     def value(self, t: ArrayLike, lam: float) -> FloatArray:

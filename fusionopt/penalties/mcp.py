@@ -52,6 +52,11 @@ class Mcp(RadialPenalty):
         return False
 
     @property
+    def concave(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def linear_in_lam(self) -> bool:
         """False: the knee moves with lam."""
         return False

@@ -87,6 +87,11 @@ class Scad(RadialPenalty):
         return False
 
     @property
+    def concave(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def linear_in_lam(self) -> bool:
         """False: the knees move with lam."""
         return False

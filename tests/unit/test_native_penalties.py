@@ -15,9 +15,11 @@ from fusionopt import (
     SmoothedScad,
     SquaredDistance,
     SquaredL2,
+    _core,
 )
 from fusionopt._bridge_penalties import native_penalty, tilt
 from fusionopt.errors import InvalidTypeError
+from fusionopt.penalties import RadialPenalty
 
 SHAPES = [
     L2Norm(),
@@ -94,10 +96,42 @@ def test_tilt_against_a_loop_over_edges(penalty, kind, scale):
         assert penalty_value == pytest.approx(at_scale.penalty_value(x), rel=1e-13)
 
 
-def test_tilt_of_equal_rows_and_of_other_penalties():
+def test_tilt_of_equal_rows_and_of_penalties_without_one():
     fused = FusionProblem(SquaredDistance(np.ones((4, 2))), penalty=Scad(), lam=1.0)
     b, value = tilt(fused, np.full((4, 2), 7.0))
     assert not b.any() and value == 0.0
-    smooth = FusionProblem(SquaredDistance(np.ones((4, 2))), penalty=SmoothedScad(), lam=1.0)
     with pytest.raises(ValueError, match="only Scad and Mcp"):
-        tilt(smooth, np.ones((4, 2)))
+        _core.tilt_complete(native_penalty(SmoothedScad()), 1.0, np.ones((4, 2)), np.ones(4))
+
+
+class Saturating(RadialPenalty):
+    """lam (1 - exp(-t)): a concave penalty of a user's own."""
+
+    convex, linear_in_lam, concave = False, True, True
+
+    def value(self, t, lam):
+        return lam * -np.expm1(-np.asarray(t))
+
+    def derivative(self, t, lam):
+        return lam * np.exp(-np.asarray(t))
+
+    def prox(self, t, lam, step):
+        raise AssertionError("difference-of-convex steps need no prox")
+
+
+@pytest.mark.parametrize("kind", ["complete", "weighted", "edges"])
+def test_tilt_of_a_penalty_of_ones_own(kind, monkeypatch):
+    monkeypatch.setattr("fusionopt._bridge_penalties._BLOCK", 4)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(13, 2))
+    x[5:9] = x[4]
+    graph = {
+        "complete": Graph.complete(13, 0.3),
+        "weighted": Graph.complete(13, 0.3, rng.integers(0, 3, 13)),
+        "edges": Graph.knn(x, 4),
+    }[kind]
+    problem = FusionProblem(SquaredDistance(x), graph, Saturating(), lam=0.6)
+    b, value = plain_tilt(problem, x)
+    told, penalty_value = tilt(problem, x)
+    np.testing.assert_allclose(told, b, atol=1e-14)
+    assert penalty_value == pytest.approx(value, rel=1e-13)
