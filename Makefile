@@ -15,11 +15,13 @@ CPP_CONFIGURE := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(VENV)/bin/ninja" \
     -DFUSIONOPT_BUILD_PYTHON=OFF -DFUSIONOPT_BUILD_TESTS=ON
 PYPI_FAILED := { echo "fusionopt: pip could not do this (its words are above): check that PyPI can be reached and that the disk has 2 GB free." >&2; exit 1; }
 
-.PHONY: help demo test test-cpp test-python lint format types imports sanitize dist bench clean FORCE
+.PHONY: help demo test test-cpp test-python test-browser soak lint format types imports sanitize dist bench clean FORCE
 
 help:
 	@echo 'make demo      the main job on the wine data: path, clustering, certificate, report'
 	@echo 'make test      C++ tests and Python tests'
+	@echo 'make test-browser  the explorer page in headless Chromium'
+	@echo 'make soak      paths killed 50 times end in the same bits (minutes)'
 	@echo 'make lint      ruff and clang-format, read only; make format rewrites'
 	@echo 'make types     mypy --strict'
 	@echo 'make imports   the arrows between the rooms'
@@ -42,6 +44,13 @@ test-cpp: $(VENV)/dev
 
 test-python: $(VENV)/dev
 	$(RUN) -m pytest
+
+# Not named test_*: only this target collects it, for it needs a browser that PyPI does not have.
+test-browser: $(VENV)/dev
+	$(RUN) -m pytest tests/browser/page_explorer.py
+
+soak: $(VENV)/built
+	$(RUN) -m benchmarks.soak
 
 sanitize: $(VENV)/dev
 	@mkdir -p build

@@ -49,7 +49,7 @@ def check_wheel(wheel: Path) -> None:
     written = {
         file.relative_to(ROOT).as_posix()
         for file in (ROOT / "fusionopt").rglob("*")
-        if file.suffix in (".py", ".pyi", ".typed")
+        if file.suffix in (".py", ".pyi", ".typed", ".html")
     }
     assert written <= set(names), f"the wheel lacks {sorted(written - set(names))}"
     foreign = {name.split("/")[0] for name in names if not name.split("/")[0].startswith("fusionopt")}

@@ -261,6 +261,12 @@ class PathResult:
         self._refuse_empty("plot")
         return plot_paths(self, **options)
 
+    def explore(self, file: str | os.PathLike[str], **options: Any) -> Path:
+        """Write a self-contained HTML page to explore the path, see `explorer.explorer_html`; returns its path."""
+        from fusionopt.explorer import write_explorer
+
+        return write_explorer(self, file, **options)
+
     def require_converged(self) -> PathResult:
         """Itself when every result is optimal or stationary.
 

@@ -140,7 +140,7 @@ def _points(problem: Any) -> FloatArray | None:
     return None
 
 
-def _principal_axes(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def principal_axes(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(mean, directions (2, d), share of variance (2,)) of the two leading principal components.
 
     The sign of each direction makes its largest entry positive, so that figures do not flip between runs.
@@ -238,7 +238,7 @@ def plot_paths(
         )
     lams, results = _grid(path)
     if feature is None and d > 1:
-        mean, axes, share = _principal_axes(_reference_points(path))
+        mean, axes, share = principal_axes(reference_points(path))
         heights = np.stack([(result.x - mean) @ axes[0] for result in results])
         name = feature_name or f"x, component 1 ({share[0]:.0%} of variance)"
     else:
@@ -291,7 +291,7 @@ def plot_paths(
     return ax
 
 
-def _reference_points(item: PathResult | Result) -> FloatArray:
+def reference_points(item: PathResult | Result) -> FloatArray:
     """The data; for losses without data points, x at the smallest lam."""
     points = _points(item.problem)
     if points is not None:
@@ -336,8 +336,8 @@ def plot_projection(
         results = _grid(item)[1]
     elif chosen is None:
         chosen = item
-    points = _reference_points(item)
-    mean, axes, share = _principal_axes(points)
+    points = reference_points(item)
+    mean, axes, share = principal_axes(points)
     flat = points.shape[1] == 1
 
     def project(x: FloatArray, rows: IntArray) -> FloatArray:

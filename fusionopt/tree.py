@@ -123,9 +123,10 @@ def refuse_linkage(
     splits = [event for event in events if event.kind == "split"]
     if splits:
         low, high = splits[0].bracket
+        where = f"at lam {splits[0].lam:g}" if splits[0].located else f"between lam {low:g} and {high:g}"
         _checks.refuse(
-            f"the path is no hierarchy: a cluster of {len(splits[0].members)} nodes splits between lam {low:g} and "
-            f"{high:g}, so no tree describes it; use events instead.",
+            f"the path is no hierarchy: a cluster of {len(splits[0].members)} nodes splits {where}, so no tree "
+            "describes it; use events instead.",
             argument="linkage",
             got=f"{len(splits)} splits",
             wanted="a path without splits",
