@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from fusionopt.recovery._coupling import Operator
 from fusionopt.recovery._model import ClusterModel
-from fusionopt.recovery._nodes import EPS, apply_blocks, as_matrices
+from fusionopt.recovery._nodes import EPS, apply_blocks, as_matrices, shortening
 
 FloatArray = NDArray[np.float64]
 
@@ -67,12 +67,12 @@ class Newton:
         slope = float(np.vdot(p, residual))
         t, trial = 1.0, y + p
         trial_residual = self.residual(trial, delta)
-        for _ in range(40):
+        for turn in range(40):
             # The objective is convex: along p its slope only grows, so a slope that is not yet steep the
             # other way means a decrease, without the cancellation of comparing two nearly equal values.
             if float(np.vdot(p, trial_residual)) <= 0.5 * abs(slope):
                 break
-            t *= 0.5
+            t *= shortening(turn)
             trial = y + t * p
             trial_residual = self.residual(trial, delta)
         move = t * float(np.sqrt(np.square(p).sum(axis=1).max()))

@@ -42,6 +42,11 @@ def as_matrices(blocks: FloatArray, d: int) -> FloatArray:
     return matrices
 
 
+def shortening(turn: int) -> float:
+    """Factors of a step that was too long: halves, then tenths, because flat directions overshoot by 1e15."""
+    return 0.5 if turn < 10 else 0.1
+
+
 class NodeFunctions(ABC):
     """f_i(shift + z) for each node i; z (m, d) has one point for each node."""
 

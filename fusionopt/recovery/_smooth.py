@@ -6,7 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt.losses.base import NodeLoss
-from fusionopt.recovery._nodes import EPS, ClusterSums, NodeFunctions, SumClusters, lengths, traces
+from fusionopt.losses.huber import Huber
+from fusionopt.recovery._nodes import (
+    EPS,
+    ClusterSums,
+    NodeFunctions,
+    SumClusters,
+    lengths,
+    shortening,
+    traces,
+)
 from fusionopt.recovery._ranges import hessian_errors, hessian_range
 
 FloatArray = NDArray[np.float64]
@@ -94,12 +103,15 @@ class _SmoothSums(ClusterSums):
 
 _STEPS = 200
 """Most Newton steps for a minimiser; ten are usual, many where there is none."""
+_PATIENCE = 6
+"""Halvings of a Newton step after which another direction is taken."""
 
 
 def newton_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
     """One minimiser of sum_{i in part} f_i for each part; the last point of the iteration where there is none.
 
-    Damped Newton steps for all parts side by side, each with its own step length.
+    Damped Newton steps for all parts side by side, each with its own step length. Where a Newton step must be
+    shortened a lot, a step with the curvature that holds everywhere, if there is one, takes its place.
     """
     n_parts, d = int(parts.max()) + 1, loss.n_features
 
@@ -113,7 +125,9 @@ def newton_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
             return over(loss.gradient(point[parts]))
 
     count = np.bincount(parts)
-    x = np.zeros((n_parts, d))
+    most = loss.majorant()
+    safe = None if most is None else over(most)
+    x = over(loss.targets) / count[:, None] if isinstance(loss, Huber) else np.zeros((n_parts, d))
     gradients = pull(x)
     smallest, stalls = np.full(n_parts, np.inf), np.zeros(n_parts)
     for _ in range(_STEPS):
@@ -127,16 +141,20 @@ def newton_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
         if not active.any():
             break
         p = _direction(over(loss.hessians_at(x[parts])), gradients, d)
-        slopes = np.einsum("ka,ka->k", p, gradients)
+        slopes = np.abs(np.einsum("ka,ka->k", p, gradients))
         steps = np.where(active, 1.0, 0.0)
-        for _ in range(40):
+        for turn in range(40):
             trial = x + steps[:, None] * p
             found = pull(trial)
-            ahead = np.einsum("ka,ka->k", p, found)
-            steep = ~(ahead <= 0.5 * np.abs(slopes)) & (steps > 0)
+            steep = ~(np.einsum("ka,ka->k", p, found) <= 0.5 * slopes) & (steps > 0)
             if not steep.any():
                 break
-            steps = np.where(steep, 0.5 * steps, steps)
+            if turn == _PATIENCE and safe is not None:
+                p = np.where(steep[:, None], _direction(safe, gradients, d), p)
+                slopes = np.abs(np.einsum("ka,ka->k", p, gradients))
+                steps = np.where(steep, 1.0, steps)
+            else:
+                steps = np.where(steep, shortening(turn) * steps, steps)
         x, gradients = trial, found
     return x
 
