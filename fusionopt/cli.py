@@ -1,4 +1,4 @@
-"""The command line: ``fusionopt solve | path | info``.
+"""The command line: ``fusionopt solve | path | recover | info``.
 
 A data file goes in; a folder with results, figures and a report comes out, whole or not at all.
 Exit codes: 0 every status optimal or stationary; 2 misuse; 3 tolerance not met, unbounded or numerical error
@@ -19,6 +19,7 @@ from typing import Annotated, NoReturn
 import numpy as np
 import typer
 
+from fusionopt import recover as recovering
 from fusionopt import runs
 from fusionopt.errors import FusionoptError
 from fusionopt.io import Table, read_table
@@ -40,6 +41,15 @@ class GraphKind(StrEnum):
 
     knn = "knn"
     complete = "complete"
+
+
+class LossKind(StrEnum):
+    """What a node loses."""
+
+    squared_distance = "squared-distance"
+    least_squares = "least-squares"
+    logistic = "logistic"
+    squared_hinge = "squared-hinge"
 
 
 class Criterion(StrEnum):
@@ -193,6 +203,86 @@ def path(
 
 
 @app.command()
+def recover(
+    data: Data,
+    labels: Annotated[
+        str,
+        typer.Option(
+            "--labels",
+            "--labels-column",
+            help="Column with the known groups, by name or index.",
+            show_default=False,
+        ),
+    ],
+    out: Out = None,
+    force: Force = False,
+    drop: Drop = None,
+    delimiter: Delimiter = None,
+    header: Header = None,
+    key: Key = None,
+    standardise: Standardise = False,
+    graph: Annotated[
+        GraphKind | None,
+        typer.Option(
+            help="Pairs of nodes [default: knn for rows, complete for --groups].", show_default=False
+        ),
+    ] = None,
+    n_neighbors: Neighbors = None,
+    loss: Annotated[
+        LossKind, typer.Option(help="squared-distance: rows are nodes. Others: --groups are nodes.")
+    ] = LossKind.squared_distance,
+    groups: Annotated[
+        str | None, typer.Option(help="Column that tells the node of each row.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column that each node's model predicts.", show_default=False)
+    ] = None,
+    ridge: Annotated[float, typer.Option(help="Ridge of the losses of samples.")] = 1e-3,
+    n_lams: Annotated[int, typer.Option(help="Values of lam along the path.")] = 40,
+    pair: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            help="Two nodes, from 0: why are they together?  [default: the most loosely tied]",
+            show_default=False,
+        ),
+    ] = None,
+    eps_rel: EpsRel = 1e-8,
+    time_limit: TimeLimit = None,
+    progress: Progress = None,
+    quiet: Quiet = False,
+) -> int:
+    """For which lam are known groups recovered, and how sure is it?
+
+    Writes intervals of lam, accuracies, forces on the edges, figures and a report into a folder.
+    """
+    return _run(
+        recovering.RecoverRequest(
+            data=data,
+            out=out,
+            force=force,
+            labels_column=labels,
+            drop=tuple(drop or ()),
+            delimiter=delimiter,
+            header=header,
+            key=key,
+            standardise=standardise,
+            graph=None if graph is None else graph.value,
+            n_neighbors=n_neighbors,
+            loss=loss.value,
+            groups=groups,
+            target=target,
+            ridge=ridge,
+            n_lams=n_lams,
+            pair=pair,
+            eps_rel=eps_rel,
+            time_limit=time_limit,
+        ),
+        progress,
+        quiet,
+    )
+
+
+@app.command()
 def info(
     data: Annotated[
         Path | None, typer.Argument(help="Table: .csv, .npy or .npz.", show_default=False)
@@ -283,11 +373,15 @@ def _may_be_labels(name: str, column: np.ndarray[tuple[int], np.dtype[np.float64
     return whole and 2 <= len(np.unique(column)) <= min(20, len(column) // 3) and telling
 
 
-def _run(request: runs.Request, progress: bool | None, quiet: bool) -> int:
+def _run(request: runs.Request | recovering.RecoverRequest, progress: bool | None, quiet: bool) -> int:
     show = not quiet and (sys.stderr.isatty() if progress is None else progress)
     meter = runs.Meter(sys.stderr) if show else None
     try:
-        outcome = runs.run(request, command=shlex.join(["fusionopt", *_ARGV]), meter=meter)
+        command = shlex.join(["fusionopt", *_ARGV])
+        if isinstance(request, recovering.RecoverRequest):
+            outcome = recovering.run_recover(request, command, meter)
+        else:
+            outcome = runs.run(request, command=command, meter=meter)
     except KeyboardInterrupt:
         typer.echo("fusionopt: interrupted; nothing was written", err=True)
         return INTERRUPTED

@@ -7,6 +7,7 @@ below that limit has slack and ties its ends by itself; one at the limit is bind
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,7 +153,7 @@ def why_together(result: Result, forces: EdgeForces, i: int, j: int) -> Together
         )
     if result.labels[i] != result.labels[j]:
         _checks.refuse(
-            f"rows {i} and {j} are in different clusters at lam = {result.problem.lam:g}; give two rows of one cluster.",
+            f"rows {i} and {j} are in different clusters at lam = {result.problem.lam:g}; give two of one cluster.",
             argument="pair",
             got=(i, j),
             wanted="two rows of one cluster",
@@ -173,23 +174,32 @@ def why_together(result: Result, forces: EdgeForces, i: int, j: int) -> Together
         cluster=cluster,
         size=int(np.count_nonzero(result.labels == cluster)),
         direct=tie(i, j) if key in place else None,
-        chain=tuple(tie(a, b) for a, b in zip(chain, chain[1:], strict=False)),
+        chain=tuple(tie(a, b) for a, b in pairwise(chain)),
         n_inside=len(rows),
         n_binding=int(np.count_nonzero(forces.binding[rows])),
     )
 
 
 def _widest_chain(n: int, forces: EdgeForces, rows: IntArray, i: int, j: int) -> list[int]:
-    """Nodes from i to j along a spanning tree of the most relative slack: the widest bottleneck."""
+    """Nodes from i to j over edges that are all at least as slack as the widest bottleneck, and as few as possible."""
     ranks = np.empty(len(rows))
     ranks[np.argsort(forces.share[rows], kind="stable")] = np.arange(1, len(rows) + 1)
     a, b = forces.edges[rows].T
+    # The way in a spanning tree of the most slack has the widest bottleneck of all ways.
     tree = minimum_spanning_tree(sparse.csr_matrix((ranks, (a, b)), shape=(n, n)))
-    _, before = breadth_first_order(tree, i, directed=False)
-    chain = [j]
-    while chain[-1] != i:
-        chain.append(int(before[chain[-1]]))
-    return chain[::-1]
+    tree = tree + tree.T
+    way = _way(tree, i, j)
+    worst = max(float(tree[u, v]) for u, v in pairwise(way))
+    kept = ranks <= worst
+    return _way(sparse.csr_matrix((ranks[kept], (a[kept], b[kept])), shape=(n, n)), i, j)
+
+
+def _way(graph: sparse.csr_matrix, i: int, j: int) -> list[int]:
+    _, before = breadth_first_order(graph, i, directed=False)
+    way = [j]
+    while way[-1] != i:
+        way.append(int(before[way[-1]]))
+    return way[::-1]
 
 
 def loosest_pair(result: Result, forces: EdgeForces) -> tuple[int, int] | None:
@@ -206,7 +216,9 @@ def loosest_pair(result: Result, forces: EdgeForces) -> tuple[int, int] | None:
 def what_parts(path: PathResult, chosen: Result, i: int, j: int) -> Parting:
     """Where on a path two rows that are together at the chosen lam are apart."""
     lam = float(chosen.problem.lam)
-    apart = [(float(at), r) for at, r in zip(path.lams, path.results, strict=True) if r.labels[i] != r.labels[j]]
+    apart = [
+        (float(at), r) for at, r in zip(path.lams, path.results, strict=True) if r.labels[i] != r.labels[j]
+    ]
     below = max((item for item in apart if item[0] < lam), key=lambda item: item[0], default=None)
     above = min((item for item in apart if item[0] > lam), key=lambda item: item[0], default=None)
     parts: tuple[int, ...] = ()

@@ -71,7 +71,8 @@ def on_white(svg: str) -> str:
     return svg[:end] + '\n<rect width="100%" height="100%" fill="#ffffff"/>' + svg[end:]
 
 
-def _axes(ax: Axes | None, width: float = 4.9, height: float = 3.7) -> Axes:
+def new_axes(ax: Axes | None, width: float = 4.9, height: float = 3.7) -> Axes:
+    """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
     require_matplotlib()
@@ -81,7 +82,8 @@ def _axes(ax: Axes | None, width: float = 4.9, height: float = 3.7) -> Axes:
     return axes
 
 
-def _dress(ax: Axes, title: str, x: str, y: str) -> None:
+def dress(ax: Axes, title: str, x: str, y: str) -> None:
+    """Title, names, spines and grid in the style of all figures."""
     ax.set_title(title, loc="left", color=INK, fontsize=11.5)
     ax.set_xlabel(x, color=INK, fontsize=10.5)
     ax.set_ylabel(y, color=INK, fontsize=10.5)
@@ -93,7 +95,8 @@ def _dress(ax: Axes, title: str, x: str, y: str) -> None:
     ax.set_axisbelow(True)
 
 
-def _legend(ax: Axes) -> None:
+def legend_below(ax: Axes) -> None:
+    """The legend of what carries a label, below the axes."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         # Below the axes: nowhere inside is sure to be free of data.
@@ -176,7 +179,8 @@ def _plain_log(axis: Any, low: float, high: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _log_x(ax: Axes, lams: FloatArray) -> None:
+def log_axis(ax: Axes, lams: FloatArray) -> None:
+    """A logarithmic x axis for ascending lams."""
     positive = lams[lams > 0]
     if len(positive) == 0:
         return
@@ -246,7 +250,7 @@ def plot_paths(
         heights = np.stack([result.x[:, column] for result in results])
         name = feature_name or f"x, feature {column}"
 
-    ax = _axes(ax)
+    ax = new_axes(ax)
     n = heights.shape[1]
     shown = np.arange(n) if n <= _MAX_LINES else np.unique(np.linspace(0, n - 1, _MAX_LINES).astype(np.int64))
     labels = np.zeros(n, dtype=np.int64) if chosen is None else chosen.labels
@@ -283,11 +287,11 @@ def plot_paths(
             )
         )
     ax.autoscale_view()
-    _log_x(ax, lams)
+    log_axis(ax, lams)
     _mark_lam(ax, chosen)
     suffix = "" if len(shown) == n else f" ({len(shown)} of {n} rows drawn)"
-    _dress(ax, f"Solution path{suffix}", "lam", name)
-    _legend(ax)
+    dress(ax, f"Solution path{suffix}", "lam", name)
+    legend_below(ax)
     return ax
 
 
@@ -345,7 +349,7 @@ def plot_projection(
             return np.column_stack([x[:, 0], rows.astype(np.float64)])
         return np.asarray((x - mean) @ axes.T, dtype=np.float64)
 
-    ax = _axes(ax, 4.9, 4.6)
+    ax = new_axes(ax, 4.9, 4.6)
     n = len(points)
     everyone = np.arange(n, dtype=np.int64)
     raster = n > _RASTER_ABOVE
@@ -412,8 +416,8 @@ def plot_projection(
     title = "Data and centres" if flat else "Data and centres, principal components"
     x_name = "x" if flat else f"component 1 ({share[0]:.0%} of variance)"
     y_name = "row" if flat else f"component 2 ({share[1]:.0%} of variance)"
-    _dress(ax, title, x_name, y_name)
-    _legend(ax)
+    dress(ax, title, x_name, y_name)
+    legend_below(ax)
     return ax
 
 
@@ -439,7 +443,7 @@ def plot_cluster_counts(path: PathResult, *, chosen: Result | None = None, ax: A
     lams, results = _grid(path)
     counts = np.array([result.n_clusters for result in results])
     large = np.array([n_large(result.cluster_sizes) for result in results])
-    ax = _axes(ax)
+    ax = new_axes(ax)
     starts = np.flatnonzero(np.r_[True, np.diff(counts) != 0])
     ends = np.r_[starts[1:] - 1, len(counts) - 1]
     for first, last in zip(starts, ends, strict=True):
@@ -451,12 +455,12 @@ def plot_cluster_counts(path: PathResult, *, chosen: Result | None = None, ax: A
     ax.plot(lams, counts, drawstyle="steps-mid", color=COLORS[0], marker=marker, label="clusters")
     ax.plot(lams, large, drawstyle="steps-mid", color=COLORS[2], linestyle=":", linewidth=1.8,
             label="clusters of 5 % or more")  # fmt: skip
-    _log_x(ax, lams)
+    log_axis(ax, lams)
     ax.set_yscale("symlog", linthresh=1.0)
     _whole_ticks(ax, int(counts.max()))
     _mark_lam(ax, chosen)
-    _dress(ax, "Number of clusters", "lam", "clusters")
-    _legend(ax)
+    dress(ax, "Number of clusters", "lam", "clusters")
+    legend_below(ax)
     return ax
 
 
@@ -491,15 +495,15 @@ def plot_gap(result: Result, *, ax: Axes | None = None) -> Axes:
     time = np.asarray(trace["time"], dtype=np.float64)
     size = np.fmax(np.abs(trace["objective"]), np.abs(trace["dual_objective"]))
     gap = np.divide(trace["gap"], size, out=np.zeros(len(time)), where=size > 0)
-    ax = _axes(ax)
+    ax = new_axes(ax)
     _draw_gaps(ax, time, gap, float(result.settings.eps_rel), line="-")
-    _dress(
+    dress(
         ax,
         f"Duality gap of the solve at lam = {float(result.problem.lam):.4g}",
         "seconds",
         "gap / |objective|",
     )
-    _legend(ax)
+    legend_below(ax)
     return ax
 
 
@@ -521,11 +525,11 @@ def plot_gaps(path: PathResult, *, ax: Axes | None = None) -> Axes:
     """
     lams, results = _grid(path)
     gaps = np.array([result.rel_gap for result in results], dtype=np.float64)
-    ax = _axes(ax)
+    ax = new_axes(ax)
     _draw_gaps(ax, lams, gaps, max(float(result.settings.eps_rel) for result in results), line="None")
-    _log_x(ax, lams)
-    _dress(ax, "Certified relative gap at every lam", "lam", "gap / |objective|")
-    _legend(ax)
+    log_axis(ax, lams)
+    dress(ax, "Certified relative gap at every lam", "lam", "gap / |objective|")
+    legend_below(ax)
     return ax
 
 

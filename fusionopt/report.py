@@ -143,39 +143,45 @@ def render_report(content: ReportContent) -> str:
     result = content.result
     sections = [
         _head(content),
-        _section("What was solved", _formula(result) + _pairs(content.data)),
-        _section("Certificate", _certificate(content)),
-        _section("Clusters", _clusters(content)),
+        section("What was solved", _formula(result) + pairs(content.data)),
+        section("Certificate", _certificate(content)),
+        section("Clusters", _clusters(content)),
     ]
     if content.comparison is not None:
         sections.append(
-            _section("Against the known labels", _comparison(content.comparison, content.best_ari))
+            section("Against the known labels", _comparison(content.comparison, content.best_ari))
         )
     if content.figures:
-        sections.append(_section("Figures", _figures(content.figures)))
+        sections.append(section("Figures", figure_grid(content.figures)))
     if content.path is not None:
-        sections.append(_section("The path", _path_table(content.path, result)))
-    sections.append(_section("How to repeat this", _repeat(content)))
-    title = f"fusionopt: {escape(content.source)}"
+        sections.append(section("The path", _path_table(content.path, result)))
+    sections.append(section("How to repeat this", _repeat(content)))
+    return page(f"fusionopt: {content.source}", sections)
+
+
+def page(title: str, sections: Sequence[str]) -> str:
+    """The whole document around ready sections."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light '
-        f'dark">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n'
+        f'dark">\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n'
         f"<body>\n<main>\n{''.join(sections)}</main>\n</body>\n</html>\n"
     )
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
+    """A titled card; `body` is ready HTML."""
     return f"<section>\n<h2>{escape(title)}</h2>\n{body}</section>\n"
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
+def pairs(facts: Sequence[tuple[str, str]]) -> str:
+    """A definition list of names and values."""
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return f"<dl>{rows}</dl>\n"
 
 
-def _table(
+def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], marked: int | None = None, kind: str = "plain"
 ) -> str:
     """A table of ready HTML cells, scrolling sideways on its own where the page is narrow."""
@@ -266,7 +272,7 @@ def _certificate(content: ReportContent) -> str:
     kind = "good" if _good(result.status) else "bad"
     return (
         f"<p><strong class={kind}>{escape(words)}</strong></p>\n{message}"
-        + _table(["", f"at lam = {number(float(result.problem.lam), 6)}", "meaning"], rows, kind="explained")
+        + table(["", f"at lam = {number(float(result.problem.lam), 6)}", "meaning"], rows, kind="explained")
         + f"<p class=quiet>Values are in {escape(content.units)}.</p>\n"
     )
 
@@ -296,7 +302,7 @@ def _clusters(content: ReportContent) -> str:
         lines.append(words if alone > 1 else f"1 row ({1 / n:.1%}) is alone: a cluster of its own.")
     text = f"<p>{escape(content.selection)}</p>\n"
     if rows:
-        text += _table(["cluster", "rows", "share", ""], rows)
+        text += table(["cluster", "rows", "share", ""], rows)
     return text + "".join(f"<p>{escape(line)}</p>\n" for line in lines)
 
 
@@ -338,13 +344,14 @@ def _comparison(comparison: Comparison, best_ari: float | None) -> str:
         rows.append(["alone", *map(str, counts[sizes == 1].sum(axis=0).tolist())])
     return (
         "<p>The labels were not used in solving or in choosing lam.</p>\n"
-        + _table(["measure", "value", "meaning"], measures, kind="explained")
+        + table(["measure", "value", "meaning"], measures, kind="explained")
         + "<h3>Rows by cluster and known label</h3>\n"
-        + _table(["cluster", *map(escape, comparison.known)], rows)
+        + table(["cluster", *map(escape, comparison.known)], rows)
     )
 
 
-def _figures(figures: Sequence[Figure]) -> str:
+def figure_grid(figures: Sequence[Figure]) -> str:
+    """The drawings with their captions, side by side where there is room."""
     parts = [
         f"<figure role=img aria-label='{escape(figure.caption)}'>{inline_svg(figure.svg, figure.name)}"
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>\n"
@@ -379,7 +386,7 @@ def _path_table(path: PathResult, chosen: Result) -> str:
     worst = max((r.rel_gap for r in path.results if math.isfinite(r.rel_gap)), default=math.nan)
     return (
         f"<p>{len(rows)} values of lam; the largest relative gap is {number(worst, 2)}.</p>\n"
-        f"<details><summary>Table of all values</summary>{_table(header, rows, marked)}</details>\n"
+        f"<details><summary>Table of all values</summary>{table(header, rows, marked)}</details>\n"
     )
 
 
@@ -393,5 +400,5 @@ def _repeat(content: ReportContent) -> str:
         )
     return (
         f"<pre>{escape(content.command)}</pre>\n{check}<details><summary>Settings and "
-        f"versions</summary>{_pairs(settings)}</details>\n"
+        f"versions</summary>{pairs(settings)}</details>\n"
     )

@@ -163,7 +163,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _interrupt_deferred() -> Iterator[list[bool]]:
+def interrupt_deferred() -> Iterator[list[bool]]:
     """Keep the first Ctrl-C in a list while finished work is written; a second one raises."""
     seen: list[bool] = []
     if threading.current_thread() is not threading.main_thread():
@@ -221,7 +221,7 @@ def run(request: Request, command: str, meter: Meter | None = None) -> Outcome:
         )
         job = _Job(request, command, settings, table)
         path, result = job.solve(meter)
-        with _interrupt_deferred() as seen:
+        with interrupt_deferred() as seen:
             outcome = job.write(folder, path, result, started)
     return dataclasses.replace(outcome, interrupted=True) if seen else outcome
 

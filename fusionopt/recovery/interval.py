@@ -32,6 +32,8 @@ SCAN = 40
 """Values of lam that are scanned when none are given."""
 _DEEPEST = 1e-6
 """Smallest scanned lam, relative to the largest."""
+_EXTREME = 1e250
+"""No lam beyond this, or below its inverse, is looked at."""
 _TOUCHES = 8
 """Steps that look for a certified lam between scanned ones, at each near miss."""
 _NEAR = 0.25
@@ -127,6 +129,16 @@ class _Scan:
                 outside = middle
         return inside
 
+    def widen(self, whole: bool) -> None:
+        """Go on by decades from an end of the scan that is certified: weights of many magnitudes mislead its choice."""
+        if not whole:
+            lam = max(self.points)
+            while self.at(lam).holds and lam < _EXTREME:
+                lam *= 10.0
+        lam = min(self.points)
+        while lam > 1.0 / _EXTREME and self.at(lam).holds:
+            lam *= 0.1
+
     def look_between(self, lams: Sequence[float]) -> None:
         """Golden sections towards near misses: local maxima of a negative margin."""
         ratio = 0.5 * (np.sqrt(5.0) - 1.0)
@@ -199,9 +211,12 @@ def recovery_interval(
     for lam in given.tolist()[::-1]:  # from the largest: its centres are closest to a common start
         scan.at(lam)
     scan.look_between(given.tolist())
+    whole = bool(np.array_equal(names, problem.graph.component_labels))
+    if lams is None:
+        scan.widen(whole)
     known = sorted(scan.points)
     exact = _runs(scan, known, lambda point: point.holds)
-    if exact and exact[-1][1] == known[-1] and np.array_equal(names, problem.graph.component_labels):
+    if exact and exact[-1][1] == known[-1] and whole:
         # No edge leaves a cluster, so its flow does not change with lam any more.
         exact[-1] = (exact[-1][0], np.inf)
     guaranteed, first, last = None, np.nan, np.nan
