@@ -114,8 +114,10 @@ def main() -> None:
     ]
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / "subgroups.csv").open("w", newline="", encoding="utf-8") as stream:
-        for key, value in provenance().items():
-            stream.write(f"# {key}: {value}\n")
+        told = provenance()
+        for key in ("cpu", "system", "commit", "versions", "load"):
+            stream.write(f"# {key}: {told[key]}\n")
+        stream.write("# seconds: wall time of the path over all its lams, starts and bounds included\n")
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
