@@ -1,6 +1,6 @@
 """The pictures of docs/penalties.md: value, derivative and prox of each penalty.
 
-    python -m benchmarks.penalty_figures          writes docs/figures/penalty_*.svg
+python -m benchmarks.penalty_figures          writes docs/figures/penalty_*.svg
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def draw(penalty: Penalty) -> Figure:
 
 def main(folder: Path = FOLDER) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context({"svg.hashsalt": "penalties", "svg.fonttype": "none", "path.simplify_threshold": 0.2}):
+    with mpl.rc_context(
+        {"svg.hashsalt": "penalties", "svg.fonttype": "none", "path.simplify_threshold": 0.2}
+    ):
         for name, penalty in PENALTIES.items():
             draw(penalty).savefig(folder / f"penalty_{name}.svg", metadata={"Date": None})
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks import cvxpy_baseline, evaluate, numpy_admm, problems
+from benchmarks import cvxpy_baseline, evaluate, numpy_admm, penalty_figures, problems, subgroups
+from fusionopt import Scad
 
 
 @pytest.mark.parametrize(("n", "edges"), [(500, 3067), (1000, 6068), (2000, 11980), (5000, 29805)])
@@ -81,3 +84,24 @@ def test_judge_dual_of_least_squares_is_a_lower_bound() -> None:
 def test_distinct_rows() -> None:
     x = np.array([[0.0, 1.0], [-0.0, 1.0], [np.nextafter(0.0, 1), 1.0]])
     assert evaluate.n_distinct_rows(x) == 2
+
+
+def test_pictures_of_the_penalties_page_are_those_the_script_draws(tmp_path: Path) -> None:
+    penalty_figures.draw(Scad()).savefig(tmp_path / "scad.svg")
+    assert (tmp_path / "scad.svg").stat().st_size > 10_000
+    page = (penalty_figures.FOLDER.parent / "penalties.md").read_text(encoding="utf-8")
+    for name, penalty in penalty_figures.PENALTIES.items():
+        assert (penalty_figures.FOLDER / f"penalty_{name}.svg").is_file()
+        assert f"(figures/penalty_{name}.svg)" in page
+        assert f"## {type(penalty).__name__}\n" in page
+
+
+def test_subgroup_problem_and_its_oracle() -> None:
+    designs, targets, labels = subgroups.subgroups(30, 3, seed=0)
+    assert designs.shape == (30, 10, 3) and targets.shape == (30, 10)
+    assert np.bincount(labels).tolist() == [10, 10, 10]
+    centres, errors = subgroups.oracle(designs, targets, labels)
+    # Three coefficients from a hundred samples: within five standard errors of the truth.
+    assert (np.linalg.norm(centres - subgroups.CENTRES[3], axis=1) < 5 * errors).all()
+    row = subgroups.measure(12, 2, seed=0)
+    assert [r["penalty"] for r in row] == ["Scad", "Mcp", "L2Norm"]
