@@ -62,6 +62,7 @@ class ImplicitEngine:
         everywhere = np.broadcast_to(self.shift, (loss.n_nodes, loss.n_features))
         force = -loss.gradient(everywhere)
         force[np.abs(force) <= loss.gradient_error(everywhere)] = 0.0
+        self._force = force
         curvature = loss.hessians()
         self._h = _power_of_two(float(curvature.max()))
         self._s = _power_of_two(float(np.abs(force / curvature[:, None]).max()))
@@ -105,6 +106,24 @@ class ImplicitEngine:
             return report(steps, objective * unit, dual * unit) if fresh else stopped()
 
         return bool(self._core.run(hook))
+
+    def force(self) -> FloatArray:
+        """-grad f_i at the pooled minimiser."""
+        return self._force
+
+    def ratio(self, z: FloatArray) -> float:
+        """<force, z> / sum w_ij ||z_i - z_j||: no lam below it fuses everything; 0 for a constant z."""
+        centred = z - z.mean(axis=0)
+        size = _power_of_two(float(np.abs(centred).max()))
+        length = _core.pair_length(
+            np.ascontiguousarray(centred / size), self._weights, self._settings.n_threads
+        )
+        return float((self._force * centred).sum() / size / (length * self._u)) if length > 0 else 0.0
+
+    def fusing_bound(self, stopped: Callable[[], bool]) -> float:
+        """A lam that fuses everything, proven by a flow; inf unless the last run ended in one cluster."""
+        bound = self._core.fusing_bound(lambda fresh, steps, objective, dual: stopped())
+        return float(bound) * (self._h * self._s) / self._u
 
     def point(self) -> FloatArray:
         """The rounded point; rows of a cluster are bitwise equal."""

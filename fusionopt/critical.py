@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt._bridge import Engine
+from fusionopt._bridge_implicit import ImplicitEngine, fits
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.losses.pooled import newton_minimiser, pooled_minimiser
 from fusionopt.losses.quadratic_model import QuadraticModel
-from fusionopt.methods import Interrupt
+from fusionopt.methods import Interrupt, implicit
 from fusionopt.penalties import L1Norm, L2Norm, SquaredL2
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import AdmmSettings
@@ -26,6 +27,11 @@ _WIDTH = 1e-9
 _BELOW = 1e-8
 """How far below the present bound the next direction is taken, relative."""
 _MAX_STEPS = 60
+_BELOWS = (0.03, 0.003)
+_ABOVES = (0.03, 1e-3, 1e-4)
+"""Without stored pairs: distances from the bound at which a direction below and a flow above are sought, relative,"""
+_MAX_ABOVE = 8
+"""and the most flows that are sought."""
 
 
 def lambda_max(problem: FusionProblem) -> float:
@@ -39,7 +45,8 @@ def lambda_max(problem: FusionProblem) -> float:
     Returns
     -------
     float
-        0 where nothing is left to fuse: one node, no edges, or nodes that agree already.
+        0 where nothing is left to fuse: one node, no edges, or nodes that agree already. Above the smallest by a
+        relative 1e-9; on complete graphs too large to store their pairs by about 1e-4.
 
     Raises
     ------
@@ -72,7 +79,8 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
     -------
     (low, high) : floats
         A direction z proves the lower end, a feasible flow the upper one; high - low <= 1e-9 high unless rounding
-        forbids it.
+        forbids it. Complete graphs too large to store their pairs: both ends are as rigorous, but apart by about
+        1e-4 high, or more where the flow is hard to find.
 
     Raises
     ------
@@ -110,6 +118,9 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
     if not isinstance(problem.loss, QuadraticNodeLoss):
         problem = replace(problem, loss=_at_rest(problem)[0])
     settings = AdmmSettings(eps_rel=1e-5, max_iter=5000)
+    one_line = problem.n_features == 1 and problem.graph.node_weights is None
+    if implicit.stores_too_much(problem) and fits(problem) and not one_line:
+        return _without_pairs(problem, interrupt)
     engine = Engine(problem.with_lam(0.0), settings)
     force = engine.pooled_force()
     labels = problem.graph.component_labels
@@ -169,6 +180,48 @@ def _coordinates(problem: FusionProblem) -> list[FusionProblem]:
     columns = [slice(k, k + 1) for k in range(problem.n_features)]
     models = [QuadraticModel(y[:, c], 0 * ones, slope[:, c], ones, error[:, c]) for c in columns]
     return [FusionProblem(model, problem.graph, L2Norm()) for model in models]
+
+
+def _without_pairs(problem: FusionProblem, interrupt: Interrupt | None) -> tuple[float, float]:
+    """The bracket by solves that store no pair: directions from below, polished flows from above."""
+    settings = AdmmSettings(eps_rel=1e-6)
+
+    def stopped() -> bool:
+        if interrupt is not None and interrupt.requested:
+            raise KeyboardInterrupt
+        return False
+
+    def at(lam: float) -> ImplicitEngine:
+        engine = ImplicitEngine(problem.with_lam(lam), settings)
+        engine.run(lambda steps, objective, dual: stopped(), stopped)
+        return engine
+
+    start = ImplicitEngine(problem, settings)
+    force = start.force()
+    if not force.any():
+        return 0.0, 0.0
+    low, high = start.ratio(force), math.inf
+    below = list(_BELOWS)
+    while below:
+        engine = at(low * (1 - below[0]))
+        raised = engine.ratio(engine.point())
+        if raised <= low * (1 + below[0] / 4):
+            below.pop(0)
+        low = max(low, raised)
+    above = list(_ABOVES)
+    for _ in range(_MAX_ABOVE):
+        if not above:
+            break
+        engine = at(low * (1 + above[0]))
+        bound = engine.fusing_bound(stopped)
+        high = min(high, bound)
+        # Still apart: its direction raises the lower end, from which the same distance is tried again.
+        raised = engine.ratio(engine.point()) if bound == math.inf else 0.0
+        if raised > low:
+            low = raised
+        else:
+            above.pop(0)
+    return low, high if high < math.inf else 2 * low
 
 
 def _solve(engine: Engine, settings: AdmmSettings, interrupt: Interrupt | None) -> bool:

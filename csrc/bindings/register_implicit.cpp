@@ -25,9 +25,32 @@ ImplicitProblem make_problem(const Doubles& targets, const Doubles& curvature, c
     return out;
 }
 
+// Python sees its signals here, between slabs of work; an exception of the hook ends the run.
+auto ask(const py::function& hook) {
+    return [&hook](const ImplicitProgress& told) {
+        py::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        return hook(told.fresh, told.newton_steps, told.objective, told.dual_objective).cast<bool>();
+    };
+}
+
 }  // namespace
 
 void register_implicit(py::module_& module) {
+    module.def(
+        "pair_length",
+        [](const Doubles& x, const Doubles& weight, int n_threads) {
+            if (x.ndim() != 2) throw std::invalid_argument("x must have shape (n_nodes, n_features)");
+            const Index n = x.shape(0), d = x.shape(1);
+            const std::vector<double> rows = to_vector("x", x, {n, d}), w = to_vector("weight", weight, {n});
+            py::gil_scoped_release release;
+            Points points(n, d);
+            for (Index i = 0; i < n; ++i)
+                for (Index k = 0; k < d; ++k) points.at(i, k) = rows[static_cast<std::size_t>(i * d + k)];
+            return PairPasses(n_threads, nullptr).length(points, w);
+        },
+        py::arg("x"), py::arg("weight"), py::arg("n_threads") = 1,
+        "sum_{i<j} w_i w_j ||x_i - x_j||, no pair stored.");
     py::class_<ImplicitSolver>(module, "Implicit")
         .def(
             py::init([](const Doubles& targets, const Doubles& curvature, const Doubles& weight, double lam,
@@ -47,15 +70,15 @@ void register_implicit(py::module_& module) {
         .def(
             "run",
             [](ImplicitSolver& self, const py::function& hook) {
-                // Python sees its signals here, between slabs of work; an exception of the hook ends the run.
-                const auto ask = [&hook](const ImplicitProgress& told) {
-                    py::gil_scoped_acquire acquire;
-                    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-                    return hook(told.fresh, told.newton_steps, told.objective, told.dual_objective)
-                        .template cast<bool>();
-                };
                 py::gil_scoped_release release;
-                return self.run(ask);
+                return self.run(ask(hook));
+            },
+            py::arg("hook"))
+        .def(
+            "fusing_bound",
+            [](ImplicitSolver& self, const py::function& hook) {
+                py::gil_scoped_release release;
+                return self.fusing_bound(ask(hook));
             },
             py::arg("hook"))
         .def(

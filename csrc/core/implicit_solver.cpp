@@ -29,6 +29,10 @@ constexpr Index kTreeFrom[] = {0, 6000, 6000, 15000};  // nodes from which the t
 constexpr double kGradientOpenness = 0.3, kProductOpenness = 0.7;
 constexpr double kTreeStat = 1e-6;  // residual, relative to the objective, down to which the tree is true
 constexpr double kTreeGap = 3e-4;   // the same for the gap
+constexpr double kTight = 1e-7;     // delta over the data's size at which a flow is polished
+constexpr int kMaxPolish = 30, kPatience = 4;
+constexpr double kSharp = 1e-6;                       // what a polished flow may lack, relative to lam
+constexpr double kLoose = 1e-10;                      // more than the rounding of such a bound
 constexpr double kReaches[] = {10.0, 3.0, 1.0, 0.3};  // of rounding, in units of delta
 constexpr double kGroupWork = 2000.0;                 // distances a point that grouping may take
 
@@ -138,6 +142,47 @@ class ImplicitSolver::Search {
         if (finished) refine(level_);
         o_.counts_.pairs = passes_.pairs();
         return finished;
+    }
+
+    // See ImplicitSolver::fusing_bound.
+    double fusing_bound() {
+        const Level level = make_level(p_.n_nodes);
+        const double delta = kTight * size_, shorter = delta / o_.delta_;
+        Points x(level.n, d_);
+        for (Index k = 0; k < d_; ++k)
+            for (Index i = 0; i < level.n; ++i)
+                x.at(i, k) = shorter * o_.dual_point_[at(order_[at(i)] * d_ + k)];
+        const auto bound = [&](const Field& f) {
+            double worst = 0.0;
+            for (Index i = 0; i < level.n; ++i) {
+                double squared = 0.0;
+                for (Index k = 0; k < d_; ++k) {
+                    const double lacking = level.h[at(i)] * level.a.at(i, k) - f.sums.force.at(i, k);
+                    squared += lacking * lacking;
+                }
+                worst = std::fmax(worst, std::sqrt(squared) / level.w[at(i)]);
+            }
+            return (level.lam + 2.0 * worst / level.total) * (1.0 + kLoose);
+        };
+        double best = kInfinity;
+        try {
+            polishing_ = true;
+            curvature_ = 1.0;
+            Field f;
+            evaluate(level, x, delta, Digits::kDouble, f);
+            best = bound(f);
+            for (int step = 0, slow = 0; step < kMaxPolish; ++step) {
+                const Coarse coarse = coarsen(level, x, delta, curvature_, f.sums.stiff, true);
+                if (newton(level, x, delta, f, coarse, false) == 0) break;
+                const double now = bound(f);
+                slow = now - level.lam < 0.7 * (best - level.lam) ? 0 : slow + 1;
+                best = std::fmin(best, now);
+                if (slow > kPatience || best - level.lam <= kSharp * level.lam) break;
+            }
+        } catch (const Stopped&) {
+        }
+        polishing_ = false;
+        return best;
     }
 
   private:
@@ -345,6 +390,7 @@ class ImplicitSolver::Search {
     // Solves (Hessian) step = -gradient roughly; preconditioner: diagonal plus the motion of each group.
     void direction(const Level& level, const Points& x, double delta, Field& f, const Coarse& coarse,
                    bool single, Points& step) {
+        single = single || polishing_;
         if (f.tree == nullptr && single && tree_pays(level))
             f.tree = std::make_shared<PairTree>(passes_, x, level.w, delta);
         const double in = curvature_ / static_cast<double>(d_), across = 1.0 - in;
@@ -820,6 +866,7 @@ class ImplicitSolver::Search {
     double best_gap_ = kInfinity;
     bool last_ = false;  // at work on the whole problem
     bool deaf_ = false;
+    bool polishing_ = false;  // float64 gradients, but linear systems as rough as ever
     Level level_;
     Points x_;
     double present_delta_ = 0.0;  // of x_ once it is a point of the whole problem
@@ -833,6 +880,10 @@ double ImplicitSolver::shrink() const { return 1.0 - 2.0 * ball_shrink(problem_.
 
 bool ImplicitSolver::run(const std::function<bool(const ImplicitProgress&)>& hook) {
     return Search(*this, hook).run();
+}
+
+double ImplicitSolver::fusing_bound(const std::function<bool(const ImplicitProgress&)>& hook) {
+    return n_clusters_ == 1 ? Search(*this, hook).fusing_bound() : kInfinity;
 }
 
 ImplicitCertificate ImplicitSolver::certify(const Vector& centres) {

@@ -66,6 +66,12 @@ class ImplicitSolver {
     // Returns false in the last case.
     bool run(const std::function<bool(const ImplicitProgress&)>& hook);
 
+    // After a run that ended in one cluster: a lam at which there is a feasible flow that holds everything
+    // together, so that one cluster is optimal there. The implied dual is polished at a small delta until
+    // G_i = h_i a_i nearly; what is lacking, p_i = (h_i a_i - G_i) / (w_i sum w), is made up exactly by
+    // w_i w_j (p_i - p_j) more on every pair, so lam + 2 max ||p_i|| does. Infinity after other runs.
+    double fusing_bound(const std::function<bool(const ImplicitProgress&)>& hook);
+
     // The rounded point, [m][d]: rows of one cluster are equal.
     const Vector& point() const { return point_; }
     const std::vector<std::int32_t>& labels() const { return labels_; }

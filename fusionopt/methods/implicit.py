@@ -22,6 +22,9 @@ _FASTER_FROM = 4000
 """Nodes from which these passes are faster than the stored sweep."""
 
 
+_MANY_BYTES = 2**30
+
+
 def chosen(problem: FusionProblem, settings: AdmmSettings) -> bool:
     """Whether this method is the one to take: it applies, and the pairs are many or do not fit the machine.
 
@@ -30,6 +33,11 @@ def chosen(problem: FusionProblem, settings: AdmmSettings) -> bool:
     if problem.n_nodes < 2 or settings.rho is not None or not fits(problem):
         return False
     return problem.n_nodes >= _FASTER_FROM or _stored_bytes(problem) > _checks.memory_limit()
+
+
+def stores_too_much(problem: FusionProblem) -> bool:
+    """Whether keeping the pairs of a complete graph is not worth a search that is only needed once."""
+    return problem.graph.is_complete and _stored_bytes(problem) > min(_MANY_BYTES, _checks.memory_limit())
 
 
 def _stored_bytes(problem: FusionProblem) -> float:
