@@ -80,7 +80,7 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
     (low, high) : floats
         A direction z proves the lower end, a feasible flow the upper one; high - low <= 1e-9 high unless rounding
         forbids it. Complete graphs too large to store their pairs: both ends are as rigorous, but apart by about
-        1e-4 high, or more where the flow is hard to find.
+        1e-4 high, 1e-3 where the flow is hard to find.
 
     Raises
     ------

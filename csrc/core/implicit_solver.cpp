@@ -30,7 +30,7 @@ constexpr double kGradientOpenness = 0.3, kProductOpenness = 0.7;
 constexpr double kTreeStat = 1e-6;  // residual, relative to the objective, down to which the tree is true
 constexpr double kTreeGap = 3e-4;   // the same for the gap
 constexpr double kTight = 1e-7;     // delta over the data's size at which a flow is polished
-constexpr int kMaxPolish = 30, kPatience = 4;
+constexpr int kMaxPolish = 40, kPatience = 8;
 constexpr double kSharp = 1e-6;                       // what a polished flow may lack, relative to lam
 constexpr double kLoose = 1e-10;                      // more than the rounding of such a bound
 constexpr double kReaches[] = {10.0, 3.0, 1.0, 0.3};  // of rounding, in units of delta
