@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt.graph import Graph
-from fusionopt.losses import LeastSquares, SquaredDistance
-from fusionopt.losses.base import NodeLoss
+from fusionopt.losses import SquaredDistance
+from fusionopt.losses._sampled import SampledLoss
 from fusionopt.problem import FusionProblem
 
 FloatArray = NDArray[np.float64]
@@ -34,40 +34,22 @@ class Replicate:
     nodes: IntArray
 
 
-def has_samples(loss: NodeLoss) -> bool:
-    """Whether f_i is a mean over samples, which may be left out one by one."""
-    return hasattr(loss, "offsets") and hasattr(loss, "sample_weight")
-
-
-def with_sample_weight(loss: NodeLoss, weights: FloatArray) -> NodeLoss:
-    """The loss with other weights of its samples, (N,) in the order of `designs`."""
-    _checks.check_instance("problem.loss", loss, LeastSquares, "whose samples can be left out")
-    assert isinstance(loss, LeastSquares)
-    cuts = loss.offsets[1:-1]
-    return LeastSquares(
-        np.split(np.asarray(loss.designs), cuts),
-        np.split(loss.targets, cuts),
-        ridge=loss.ridge,
-        sample_weight=np.split(weights, cuts),
-    )
-
-
-def left_out(loss: NodeLoss, out: BoolArray) -> NodeLoss:
+def left_out(loss: SampledLoss, out: BoolArray) -> SampledLoss:
     """The mean over the samples that are not left out: their weights grow by n_i over what is left."""
-    offsets, weight = loss.offsets, loss.sample_weight  # type: ignore[attr-defined]
+    offsets, weight = loss.offsets, loss.sample_weight
     kept = np.where(out, 0.0, weight)
     before = np.add.reduceat(weight, offsets[:-1])
     after = np.add.reduceat(kept, offsets[:-1])
     scale = np.divide(before, after, out=np.zeros_like(after), where=after > 0)
-    return with_sample_weight(loss, kept * np.repeat(scale, np.diff(offsets)))
+    return loss.with_sample_weight(kept * np.repeat(scale, np.diff(offsets)))
 
 
-def folds_of_samples(loss: NodeLoss, n_folds: int, rng: np.random.Generator) -> list[BoolArray]:
+def folds_of_samples(loss: SampledLoss, n_folds: int, rng: np.random.Generator) -> list[BoolArray]:
     """For each fold the samples left out, (N,): the samples of every node are dealt out evenly.
 
     A node of one sample never leaves it out: nothing would be left to fit.
     """
-    offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+    offsets = loss.offsets
     sizes = np.diff(offsets)
     fold = np.empty(offsets[-1], dtype=np.int64)
     for first, size in zip(offsets[:-1], sizes, strict=True):
@@ -77,9 +59,9 @@ def folds_of_samples(loss: NodeLoss, n_folds: int, rng: np.random.Generator) -> 
     return [(fold == k) & ~alone for k in range(n_folds)]
 
 
-def sample_part(loss: NodeLoss, fraction: float, rng: np.random.Generator) -> BoolArray:
+def sample_part(loss: SampledLoss, fraction: float, rng: np.random.Generator) -> BoolArray:
     """Samples left out, (N,): a share of every node's, at least one where it has two."""
-    offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+    offsets = loss.offsets
     out = np.zeros(offsets[-1], dtype=np.bool_)
     for first, last in pairwise(offsets):
         size = int(last - first)
@@ -112,13 +94,12 @@ def bootstrap(problem: FusionProblem, rng: np.random.Generator) -> Replicate:
     equal at the optimum, so they are one node here; what was never drawn leaves the problem.
     """
     loss, graph = problem.loss, problem.graph
-    if has_samples(loss):
-        offsets = np.asarray(loss.offsets)  # type: ignore[attr-defined]
+    if isinstance(loss, SampledLoss):
+        offsets = loss.offsets
         counts = np.concatenate(
             [rng.multinomial(size, np.full(size, 1.0 / size)) for size in np.diff(offsets)]
         )
-        weights = loss.sample_weight * counts  # type: ignore[attr-defined]
-        drawn = with_sample_weight(loss, weights)
+        drawn = loss.with_sample_weight(loss.sample_weight * counts)
         return Replicate(FusionProblem(drawn, graph, problem.penalty), np.arange(loss.n_nodes))
     _checks.check_instance("problem.loss", loss, SquaredDistance, "or a loss over several samples a node")
     assert isinstance(loss, SquaredDistance)

@@ -16,7 +16,7 @@ from fusionopt._duals import ImplicitDuals
 from fusionopt.clusters import cluster_sizes
 from fusionopt.errors import NotConvergedError
 from fusionopt.losses.base import QuadraticNodeLoss
-from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.losses.pooled import newton_minimiser, pooled_minimiser
 from fusionopt.penalties import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import Settings
@@ -279,9 +279,9 @@ class Result:
         Fused estimates are pulled towards each other; these are not. Minimum norm where not unique.
         """
         loss = self.problem.loss
-        _checks.check_instance("problem.loss", loss, QuadraticNodeLoss, "a quadratic loss")
-        assert isinstance(loss, QuadraticNodeLoss)
-        return pooled_minimiser(loss, self.labels)
+        if isinstance(loss, QuadraticNodeLoss):
+            return pooled_minimiser(loss, self.labels)
+        return newton_minimiser(loss, self.labels, self.centers)
 
     def summary(self) -> str:
         """A few lines for a reader in a hurry."""

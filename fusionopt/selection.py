@@ -15,14 +15,13 @@ from fusionopt._resampled import (
     bootstrap,
     cell_part,
     folds_of_samples,
-    has_samples,
     left_out,
     sample_part,
-    with_sample_weight,
 )
 from fusionopt.clusters import n_large, plateaus
 from fusionopt.comparison import adjusted_rand
-from fusionopt.losses import SquaredDistance
+from fusionopt.losses import LeastSquares, Logistic, Poisson, Softmax, SquaredDistance
+from fusionopt.losses._sampled import SampledLoss
 from fusionopt.path import solution_path
 from fusionopt.problem import FusionProblem
 
@@ -268,8 +267,8 @@ def _likelihood_kind(problem: FusionProblem) -> tuple[int, bool]:
     name = type(loss).__name__
     if isinstance(loss, SquaredDistance):
         return int(np.isfinite(loss.targets[loss.sample_weight > 0]).sum()), True
-    if name in ("LeastSquares", "Logistic", "Softmax", "Poisson"):
-        return int((loss.sample_weight > 0).sum()), name == "LeastSquares"  # type: ignore[attr-defined]
+    if isinstance(loss, LeastSquares | Logistic | Softmax | Poisson):
+        return int((loss.sample_weight > 0).sum()), isinstance(loss, LeastSquares)
     _checks.refuse_type(
         f"{name} is no negative log likelihood, so BIC does not apply; use 'holdout', 'kfold' or 'plateau'.",
         argument="criterion",
@@ -283,8 +282,8 @@ def _misfit(result: Result) -> float:
     loss, x = result.problem.loss, result.refit()[result.labels]
     if isinstance(loss, SquaredDistance):
         return 2.0 * loss.value(x)
-    values = loss.values(x) - 0.5 * loss.ridge * np.square(x).sum(axis=1)  # type: ignore[attr-defined]
-    return 2.0 * float((np.diff(loss.offsets) * values).sum())  # type: ignore[attr-defined]
+    assert isinstance(loss, SampledLoss)
+    return 2.0 * float((loss.n_samples * loss.sample_values(x)).sum())
 
 
 def _log_partitions(sizes: IntArray) -> float:
@@ -319,8 +318,8 @@ def _left_out(
             )
         observed = np.isfinite(loss.targets)
         parts = [cell_part(observed, share, rng) for _ in range(rounds)]
-    elif has_samples(loss):
-        if np.diff(loss.offsets).max() < 2:  # type: ignore[attr-defined]
+    elif isinstance(loss, SampledLoss):
+        if loss.n_samples.max() < 2:
             _checks.refuse(
                 "every node has one sample, so none can be left out; use another criterion.",
                 argument="criterion",
@@ -343,7 +342,11 @@ def _left_out(
         table[k] = _errors_of(path, part)
         told(k + 1, len(parts))
     scores, errors = _mean_and_error(table)
-    what = "the loss of samples left out" if has_samples(loss) else "the squared error of cells left out"
+    what = (
+        "the loss of samples left out"
+        if isinstance(loss, SampledLoss)
+        else "the squared error of cells left out"
+    )
     return _made(path, criterion, scores, errors, False, what)
 
 
@@ -358,17 +361,16 @@ def _errors_of(path: PathResult, part: NDArray[np.bool_]) -> FloatArray:
             settings=path.results[0].settings,
         )
         return np.array([_cell_error(r, loss.targets, part) for r in fitted.results])
+    assert isinstance(loss, SampledLoss)
     fitted = solution_path(
         replace(problem, loss=left_out(loss, part)), path.lams, settings=path.results[0].settings
     )
-    weights = loss.sample_weight  # type: ignore[attr-defined]
-    judge = with_sample_weight(loss, np.where(part, weights, 0.0))
-    count = np.diff(loss.offsets)  # type: ignore[attr-defined]
+    weights = loss.sample_weight
+    judge = loss.with_sample_weight(np.where(part, weights, 0.0))
     out = np.empty(len(path.lams))
     for k, result in enumerate(fitted.results):
-        x = result.refit()[result.labels]
-        values = judge.values(x) - 0.5 * loss.ridge * np.square(x).sum(axis=1)  # type: ignore[attr-defined]
-        out[k] = float((count * values).sum() / weights[part].sum())
+        values = judge.sample_values(result.refit()[result.labels])
+        out[k] = float((loss.n_samples * values).sum() / weights[part].sum())
     return out
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -251,6 +252,22 @@ class SampledLoss(NodeLoss):
     def group_names(self) -> NDArray[Any] | None:
         """Value of `groups` for each node, or None when the designs came node by node; read-only."""
         return self._group_names
+
+    def with_sample_weight(self, weights: ArrayLike) -> Self:
+        """The same loss with other weights of its samples, (N,) in the order of `designs`; the data are shared."""
+        total = len(self._weights)
+        new = copy.copy(self)
+        for name in [
+            name for name in vars(new) if isinstance(getattr(type(new), name, None), cached_property)
+        ]:
+            del new.__dict__[name]
+        new.__dict__["_weights"] = _checks.as_node_weights("weights", weights, total, of="sample")
+        return new
+
+    def sample_values(self, x: ArrayLike) -> FloatArray:
+        """(1/n_i) sum_s w_s l(z_s, y_s; x_i) for each node: the loss without its ridge."""
+        point = self._point(x)
+        return np.asarray(self._values(point) - self._ridge_values(point))
 
     def strong_convexity(self) -> FloatArray:
         """The ridge; 0 with a free bias."""
