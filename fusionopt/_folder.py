@@ -15,7 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from fusionopt._checks import refuse
+from fusionopt._checks import check_choice, refuse
+from fusionopt.errors import MissingDependencyError
+
+_OLD_FILES = (
+    *("results.json", "report.html", "labels.csv", "centers.csv", "centers_original_units.csv", "path.csv"),
+    *("solution.npz", "certificate.npz", "data_as_solved.npy"),
+    *(
+        f"figures/{name}.{kind}"
+        for name in ("paths", "clusters", "projection", "gaps", "gap")
+        for kind in ("svg", "png")
+    ),
+)
+"""What version 0.1.0 wrote before results.json listed it."""
 
 
 def to_jsonable(value: Any) -> Any:
@@ -45,15 +57,23 @@ class ResultFolder:
         The folder to make; missing parents are made too.
     force : bool
         Replace an existing result folder, after the new one is whole. A folder that does not look like one
-        (it is neither empty nor holds a results.json of this package) is never replaced.
+        (it is neither empty nor holds a results.json of this package), or that holds a file which is not listed
+        there, is never replaced.
+    tables : "csv" or "parquet"
+        Format of `write_table`.
 
     Raises
     ------
     InvalidArgumentError
         On entry: the target exists and `force` is False, is not a result folder, or cannot be made.
+    MissingDependencyError
+        tables="parquet" without pyarrow.
     """
 
-    def __init__(self, target: str | os.PathLike[str], force: bool = False) -> None:
+    def __init__(self, target: str | os.PathLike[str], force: bool = False, tables: str = "csv") -> None:
+        self._tables = check_choice("tables", tables, ("csv", "parquet"))
+        if tables == "parquet":
+            require_pyarrow()
         self.target = Path(os.path.abspath(os.path.realpath(target)))
         self.force = force
         self.path: Path = self.target
@@ -89,6 +109,7 @@ class ResultFolder:
             self._discard()
             return
         try:
+            self._list_files()
             self._publish()
         except BaseException:
             self._discard()
@@ -111,6 +132,18 @@ class ResultFolder:
         self.write_text(
             name, json.dumps(to_jsonable(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         )
+
+    def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write a table as NAME.csv, or as NAME.parquet where that was asked for."""
+        if self._tables == "csv":
+            self.write_csv(f"{name}.csv", header, rows)
+            return
+        import pyarrow
+        from pyarrow import parquet
+
+        cells = [[_plain(cell) for cell in row] for row in rows]
+        columns = {title: [row[j] for row in cells] for j, title in enumerate(header)}
+        parquet.write_table(pyarrow.table(columns), self.path / f"{name}.parquet")
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a comma separated table; floats with every digit, NaN as an empty cell."""
@@ -151,6 +184,22 @@ class ResultFolder:
                 got=str(target),
                 wanted="a result folder",
             )
+        strays = _strays(target)
+        if strays:
+            refuse(
+                f"The folder {str(target)!r} holds {', '.join(strays[:3])}{', ...' if len(strays) > 3 else ''}, which "
+                "fusionopt did not write, so it is kept even with --force; move it away, or choose another with --out.",
+                argument="out",
+                got=strays[0],
+                wanted="a folder with nothing but results",
+            )
+
+    def _list_files(self) -> None:
+        """Name every file in results.json: what is not named there is somebody else's."""
+        content = _content(self.path)
+        if content is not None:
+            content["files"] = _files(self.path)
+            self.write_json("results.json", content)
 
     def _make_parents(self) -> None:
         missing = []
@@ -195,11 +244,38 @@ def _plain(cell: Any) -> Any:
     return cell.item() if isinstance(cell, np.generic) else cell
 
 
-def _is_result_folder(folder: Path) -> bool:
-    if not any(folder.iterdir()):
-        return True
+def require_pyarrow() -> None:
+    """Raise MissingDependencyError, with the command that installs it, when pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Parquet tables need pyarrow, which is not installed; install it with: pip install pyarrow",
+            package="pyarrow",
+        ) from error
+
+
+def _content(folder: Path) -> dict[str, Any] | None:
     try:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and "fusionopt" in content
+        return None
+    return content if isinstance(content, dict) and "fusionopt" in content else None
+
+
+def _is_result_folder(folder: Path) -> bool:
+    return not any(folder.iterdir()) or _content(folder) is not None
+
+
+def _strays(folder: Path) -> list[str]:
+    """Files that the folder's own list does not name."""
+    content = _content(folder)
+    if content is None:
+        return []
+    listed = set(content.get("files", _OLD_FILES))
+    return [name for name in _files(folder) if name not in listed]
+
+
+def _files(folder: Path) -> list[str]:
+    found = [f for f in folder.rglob("*") if f.is_symlink() or not f.is_dir()]
+    return sorted(f.relative_to(folder).as_posix() for f in found)

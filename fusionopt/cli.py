@@ -21,6 +21,7 @@ import typer
 
 from fusionopt import recover as recovering
 from fusionopt import runs
+from fusionopt._checks import refuse
 from fusionopt.errors import FusionoptError
 from fusionopt.io import Table, read_table
 
@@ -56,6 +57,24 @@ class Criterion(StrEnum):
     """How lam is chosen from a path."""
 
     plateau = "plateau"
+    bic = "bic"
+    ebic = "ebic"
+    holdout = "holdout"
+    stability = "stability"
+
+
+class Events(StrEnum):
+    """How merges and splits are told."""
+
+    grid = "grid"
+    locate = "locate"
+
+
+class Tables(StrEnum):
+    """Format of the tables written."""
+
+    csv = "csv"
+    parquet = "parquet"
 
 
 Data = Annotated[Path, typer.Argument(help="Table: .csv, .npy or .npz.", show_default=False)]
@@ -164,9 +183,26 @@ def path(
     n_neighbors: Neighbors = None,
     n_lams: Annotated[int, typer.Option(help="Values of lam, spaced evenly in log lam.")] = 100,
     lam_min_ratio: Annotated[float, typer.Option(help="Smallest over largest lam.")] = 1e-3,
+    lams: Annotated[
+        str | None,
+        typer.Option(help="Values of lam, separated by commas, instead of a grid.", show_default=False),
+    ] = None,
+    events: Annotated[
+        Events,
+        typer.Option(help="Merges and splits by the grid step they fall into, or each at its own lam."),
+    ] = Events.grid,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps each finished lam: the same command goes on there.", show_default=False
+        ),
+    ] = None,
     select: Annotated[
         Criterion, typer.Option(help="How the lam shown in full is chosen.")
     ] = Criterion.plateau,
+    n_repeats: Annotated[int, typer.Option(min=2, help="Paths solved again for holdout and stability.")] = 20,
+    random_state: Annotated[int, typer.Option(min=0, help="Seed of holdout and stability.")] = 0,
+    tables: Annotated[Tables, typer.Option(help="Format of the tables; parquet needs pyarrow.")] = Tables.csv,
     eps_rel: EpsRel = 1e-6,
     max_iter: MaxIter = 20000,
     time_limit: TimeLimit = None,
@@ -193,6 +229,13 @@ def path(
             lam=None,
             n_lams=n_lams,
             lam_min_ratio=lam_min_ratio,
+            lams=_as_lams(lams),
+            events=events.value,
+            checkpoint=checkpoint,
+            criterion=select.value,
+            n_repeats=n_repeats,
+            random_state=random_state,
+            tables=tables.value,
             eps_rel=eps_rel,
             max_iter=max_iter,
             time_limit=time_limit,
@@ -371,6 +414,20 @@ def _may_be_labels(name: str, column: np.ndarray[tuple[int], np.dtype[np.float64
     )
     whole = bool(np.all(column == np.round(column)))
     return whole and 2 <= len(np.unique(column)) <= min(20, len(column) // 3) and telling
+
+
+def _as_lams(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        refuse(
+            f"--lams {text!r} is not a list of numbers; give for example --lams 0.1,0.5,2.",
+            argument="lams",
+            got=text,
+            wanted="numbers separated by commas",
+        )
 
 
 def _run(request: runs.Request | recovering.RecoverRequest, progress: bool | None, quiet: bool) -> int:

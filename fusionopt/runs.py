@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from fusionopt import plotting
 from fusionopt.clusters import n_large
 from fusionopt.comparison import Comparison, adjusted_rand, compare_labels
+from fusionopt.errors import InvalidArgumentError
 from fusionopt.io import ResultFolder, Standardised, Table, read_table, standardise
 from fusionopt.report import Figure, ReportContent, render_report
-from fusionopt.selection import Selection, coarse_hint, select_plateau
+from fusionopt.selection import Selection, coarse_hint, curve, select_plateau
 
 if TYPE_CHECKING:
     from fusionopt.graph import Graph
@@ -61,6 +62,13 @@ class Request:
     time_limit: float | None
     n_lams: int = 100
     lam_min_ratio: float = 1e-3
+    lams: tuple[float, ...] | None = None
+    events: str = "grid"
+    checkpoint: Path | None = None
+    criterion: str = "plateau"
+    n_repeats: int = 20
+    random_state: int = 0
+    tables: str = "csv"
 
 
 @dataclass(frozen=True)
@@ -116,12 +124,18 @@ class Meter:
     def path(self, progress: PathProgress) -> None:
         """Show one finished lam of a path."""
         result = progress.result
+        what = f"lam {progress.lam:.3g}  {result.n_clusters} clusters  gap {result.rel_gap:.1e}"
+        if progress.phase == "locate":
+            what = f"events up to lam {progress.lam:.3g}"
         left = f", about {_duration(progress.remaining)} left" if math.isfinite(progress.remaining) else ""
         self._show(
-            f"{progress.done}/{progress.total}  lam {progress.lam:.3g}  {result.n_clusters} clusters  gap "
-            f"{result.rel_gap:.1e}  {_duration(progress.elapsed)}{left}",
+            f"{progress.done}/{progress.total}  {what}  {_duration(progress.elapsed)}{left}",
             final=progress.done == progress.total,
         )
+
+    def replicate(self, done: int, total: int) -> None:
+        """Show how many of the paths that a criterion asks for are solved."""
+        self._show(f"{done}/{total} paths for the choice of lam", final=done == total)
 
     def solve(self, progress: Progress, eps_rel: float) -> None:
         """Show one check of a solve; the time left assumes that the gap goes on falling as it did."""
@@ -210,7 +224,7 @@ def run(request: Request, command: str, meter: Meter | None = None) -> Outcome:
     plotting.require_matplotlib()
     target = request.out if request.out is not None else Path(f"{request.data.stem}-fusionopt")
     settings = AdmmSettings(eps_rel=request.eps_rel, max_iter=request.max_iter, time_limit=request.time_limit)
-    with ResultFolder(target, force=request.force) as folder:
+    with ResultFolder(target, force=request.force, tables=request.tables) as folder:
         table = read_table(
             request.data,
             request.labels_column,
@@ -268,7 +282,6 @@ class _Job:
         self.problem = FusionProblem(SquaredDistance(points), self.graph, lam=lam)
 
     def _graph(self, points: NDArray[np.float64]) -> Graph:
-        from fusionopt.errors import InvalidArgumentError
         from fusionopt.graph import Graph
 
         n, asked = len(points), self.request.n_neighbors
@@ -314,26 +327,54 @@ class _Job:
 
             path = solution_path(
                 self.problem,
+                self.request.lams,
                 n_lams=self.request.n_lams,
                 lam_min_ratio=self.request.lam_min_ratio,
+                events=self.request.events,
                 settings=self.settings,
                 callback=on_lam,
+                checkpoint=self.request.checkpoint,
             )
+            if not path.results:
+                raise KeyboardInterrupt
+            self._tell(path)
+            self.selection = self._choose(path, meter)
         finally:
             if meter is not None:
                 meter.close()
-        if not path.results:
-            raise KeyboardInterrupt
-        if path.lambda_max == 0:
-            self.notes.append("Nothing is left to fuse: every component is one cluster at any lam.")
-        elif len(path.results) < self.request.n_lams:
-            self.notes.append(
-                f"Only {len(path.results)} of {self.request.n_lams} values of lam were reached."
-            )
-        self.selection = select_plateau(path)
         if self.selection.criterion == "plateau" and (hint := coarse_hint(path)):
             self.notes.append(hint)
         return path, self._certified(path, self.selection.result)
+
+    def _tell(self, path: PathResult) -> None:
+        """Notes about the range of the path."""
+        wanted = self.request.n_lams if self.request.lams is None else len(self.request.lams)
+        if path.lambda_max == 0:
+            self.notes.append("Nothing is left to fuse: every component is one cluster at any lam.")
+        elif len(path.results) < wanted:
+            self.notes.append(f"Only {len(path.results)} of {wanted} values of lam were reached.")
+        above = int((path.lams > path.lambda_max * (1 + 1e-6)).sum())
+        if path.lambda_max > 0 and above:
+            self.notes.append(
+                f"{above} of the lams lie above lambda_max = {path.lambda_max:.4g}, from which on every component "
+                "is one cluster: lam is in the units of the table, and its scale moves lambda_max with it."
+            )
+
+    def _choose(self, path: PathResult, meter: Meter | None) -> Selection:
+        criterion = self.request.criterion
+        if criterion == "plateau" or path.status == "interrupted":
+            return select_plateau(path)
+        try:
+            return path.selection(
+                criterion,
+                n_repeats=self.request.n_repeats,
+                random_state=self.request.random_state,
+                callback=None if meter is None else meter.replicate,
+            )
+        except InvalidArgumentError as error:
+            # The path is solved: what it shows is worth more than a refusal now.
+            self.notes.append(f"{criterion} could not choose ({error}); the plateau did.")
+            return select_plateau(path)
 
     def _certified(self, path: PathResult, chosen: Result) -> Result:
         """The chosen result with its duals, solved again where a large path did not keep them."""
@@ -369,6 +410,8 @@ class _Job:
         told = versions()
         selection = "lam was given." if self.selection is None else self.selection.sentence
         self._write_tables(folder, result, rows)
+        if path is not None:
+            self._write_path(folder, path)
         proof = result.has_duals and result.problem.graph.n_edges * result.x.shape[1] <= _MAX_DUALS
         folder.write_text(
             "report.html",
@@ -422,6 +465,7 @@ class _Job:
                 "selection": {
                     "criterion": "given" if self.selection is None else self.selection.criterion,
                     "sentence": selection,
+                    "curve": None if self.selection is None else curve(self.selection),
                 },
                 "chosen": self._chosen(result),
                 "comparison": None if comparison is None else comparison.to_dict(),
@@ -430,7 +474,21 @@ class _Job:
             },
         )
         summary = self._summary(path, result, results, comparison, aris, time.monotonic() - started)
+        if not converged and not interrupted:
+            summary.insert(-1, self._why_not(path, results))
         return Outcome(folder.target, summary, converged, interrupted)
+
+    def _why_not(self, path: PathResult | None, results: list[Result]) -> str:
+        """Why the exit code is 3."""
+        missed = [r for r in results if r.status not in ("optimal", "stationary")]
+        if not missed:
+            return "exit code 3: the run ended before the last lam: raise --time-limit"
+        worst = max(missed, key=lambda r: r.rel_gap if math.isfinite(r.rel_gap) else math.inf)
+        where = f"at lam = {worst.problem.lam:.4g}" if path is not None else "here"
+        return (
+            f"exit code 3: {len(missed)} of {_count(len(results), 'solve')} did not meet --eps-rel "
+            f"{self.settings.eps_rel:.0e}; {where}: {worst.message}"
+        )
 
     def _figures(self, folder: ResultFolder, path: PathResult | None, result: Result) -> list[Figure]:
         drawn = []
@@ -479,11 +537,11 @@ class _Job:
         table = self.table
         labels = [int(label) for label in result.labels]
         if table.labels is None:
-            folder.write_csv("labels.csv", ["row", "label"], enumerate(labels))
+            folder.write_table("labels", ["row", "label"], enumerate(labels))
         else:
             known = table.labels.tolist()
-            folder.write_csv(
-                "labels.csv",
+            folder.write_table(
+                "labels",
                 ["row", "label", "known"],
                 ((i, label, truth) for i, (label, truth) in enumerate(zip(labels, known, strict=True))),
             )
@@ -496,11 +554,38 @@ class _Job:
                 for k, (size, center) in enumerate(zip(sizes, centers, strict=True))
             ]
 
-        folder.write_csv("centers.csv", header, centre_rows(result.centers))
+        folder.write_table("centers", header, centre_rows(result.centers))
         if self.scaled is not None:
             original = self.scaled.to_original(result.centers)
-            folder.write_csv("centers_original_units.csv", header, centre_rows(original))
-        folder.write_csv("path.csv", list(rows[0]), ([row[name] for name in rows[0]] for row in rows))
+            folder.write_table("centers_original_units", header, centre_rows(original))
+        folder.write_table("path", list(rows[0]), ([row[name] for name in rows[0]] for row in rows))
+
+    def _write_path(self, folder: ResultFolder, path: PathResult) -> None:
+        """Events, the tree where there is one, the curve of the choice, and the page to explore them."""
+        from fusionopt.explorer import explorer_html
+
+        events = [[e.kind, e.lam, *e.bracket, e.how, e.certified, len(e.members)] for e in path.events]
+        header = ["kind", "lam", "low", "high", "how", "certified", "rows"]
+        folder.write_table("events", header, events)
+        try:
+            tree = path.linkage()
+        except InvalidArgumentError as error:
+            self.notes.append(f"There is no tree: {error}")
+        else:
+            folder.write_table("tree", ["left", "right", "lam", "rows"], tree.tolist())
+        assert self.selection is not None
+        folder.write_table(
+            "selection",
+            ["lam", "score", "standard_error"],
+            zip(*(column for column in curve(self.selection).values()), strict=True),
+        )
+        known = None if self.table.labels is None else self.table.labels.tolist()
+        title = f"{self.table.source.name}: solution path"
+        names = list(self.table.column_names)
+        folder.write_text(
+            "explorer.html",
+            explorer_html(path, title=title, selection=self.selection, column_names=names, known=known),
+        )
 
     def _facts(self) -> list[tuple[str, str]]:
         n, d = self.table.values.shape

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import fusionopt
@@ -22,6 +23,7 @@ from fusionopt import verify
 from fusionopt.cli import main
 
 FILES = {"results.json", "report.html", "labels.csv", "centers.csv", "path.csv", "figures"}
+PATH = {"events.csv", "selection.csv", "explorer.html"}
 PROOF = {"solution.npz", "certificate.npz", "data_as_solved.npy"}
 
 N_LAMS = 100_000
@@ -71,7 +73,7 @@ def test_path_writes_a_whole_folder(table: Path, capsys: pytest.CaptureFixture[s
     assert printed.err == ""
     assert "ARI" in printed.out
     assert "rows alone" in printed.out
-    assert _left(folder) == FILES | PROOF | {"centers_original_units.csv"}
+    assert _left(folder) == FILES | PATH | PROOF | {"centers_original_units.csv", "tree.csv"}
     assert _left(folder / "figures") >= {
         "paths.svg",
         "paths.png",
@@ -173,6 +175,11 @@ def test_existing_folder_is_kept_unless_forced(table: Path, capsys: pytest.Captu
         (["path", "table.csv", "--drop", "kind", "--n-neighbors", "0"], r"n_neighbors"),
         (["path", "table.csv", "--drop", "kind", "--n-neighbors", "3", "--graph", "complete"], r"--n-n"),
         (["path", "table.csv", "--drop", "kind", "--graph", "mst"], r"--graph.*mst"),
+        (["path", "table.csv", "--drop", "kind", "--lams", "1,a"], r"--lams '1,a' is not a list of numbers"),
+        (["path", "table.csv", "--drop", "kind", "--lams", "1,-2"], r"lams holds -2"),
+        (["path", "table.csv", "--drop", "kind", "--events", "all"], r"--events.*all"),
+        (["path", "table.csv", "--drop", "kind", "--checkpoint", "table.csv"], r"cannot be used"),
+        (["path", "table.csv", "--drop", "kind", "--n-repeats", "1"], r"--n-repeats"),
         (["solve", "table.csv", "--drop", "kind"], r"--lam"),
         (["solve", "table.csv", "--drop", "kind", "--lam", "-1"], r"lam=-1"),
         (["solve", "table.csv", "--drop", "kind", "--lam", "nan"], r"lam=nan"),
@@ -211,9 +218,12 @@ def test_tolerance_not_met_is_code_3_and_written(table: Path, capsys: pytest.Cap
     ]
     assert main([*arguments, "--out", "out"]) == 3
     results = json.loads((table.parent / "out" / "results.json").read_text())
+    assert re.search(
+        r"exit code 3: \d of 5 solves did not meet --eps-rel 1e-12; at lam = .*max_iter = 1 was reached",
+        capsys.readouterr().out,
+    )
     assert results["converged"] is False
     assert "user_limit" in {row["status"] for row in results["path"]}
-    assert capsys.readouterr().out.splitlines()[-1].endswith("out")
     assert "within the tolerance" in (table.parent / "out" / "report.html").read_text()
 
 
@@ -310,7 +320,7 @@ def test_interrupt_writes_what_is_finished(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert out.splitlines()[-1] == str(tmp_path / "out")
     assert _left(tmp_path) == {"long.npy", "out"}
-    assert _left(tmp_path / "out") == FILES  # a path of this length keeps no duals
+    assert _left(tmp_path / "out") == FILES | PATH  # a path of this length keeps no duals
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["interrupted"] is True
     assert 1 <= len(results["path"]) < N_LAMS
@@ -327,8 +337,63 @@ def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_time_limit_is_for_the_whole_path(tmp_path: Path) -> None:
     with _long_run(tmp_path, "--time-limit", "0.5") as process:
-        _, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=100)
     assert process.returncode == 3, err
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert 1 <= len(results["path"]) < N_LAMS
     assert any("values of lam were reached" in note for note in results["notes"])
+    assert "exit code 3: the run ended before the last lam: raise --time-limit" in out
+
+
+def test_path_options(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["path", "table.csv", "--drop", "kind", "--lams", "0.01,1,5,1e6", "--events", "locate"]
+    arguments += ["--select", "ebic", "--checkpoint", "kept", "--tables", "parquet", "--standardise"]
+    assert main([*arguments, "--out", "out"]) == 0
+    folder = table.parent / "out"
+    printed = capsys.readouterr().out
+    assert "chosen by extended BIC" in printed
+    assert "lie above lambda_max" in printed
+    results = json.loads((folder / "results.json").read_text())
+    assert results["selection"]["criterion"] == "ebic"
+    assert [row["lam"] for row in results["path"]] == [0.01, 1.0, 5.0, 1e6]
+    assert results["selection"]["curve"]["lam"] == [0.01, 1.0, 5.0, 1e6]
+    events = pyarrow.parquet.read_table(folder / "events.parquet").to_pydict()
+    assert set(events["kind"]) <= {"merge", "split"}
+    assert set(events["how"]) <= {"flow", "bisection"}
+    assert pyarrow.parquet.read_table(folder / "labels.parquet").num_rows == 31
+    assert len(list((table.parent / "kept").glob("lam-*.npz"))) == 4
+    # The same command goes on from the folder: nothing is solved again.
+    kept = {f.name: f.stat().st_mtime_ns for f in (table.parent / "kept").glob("*.npz")}
+    assert main([*arguments, "--out", "out", "--force"]) == 0
+    assert {f.name: f.stat().st_mtime_ns for f in (table.parent / "kept").glob("*.npz")} == kept
+
+
+def test_a_criterion_that_cannot_choose_leaves_the_path(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table.parent / "one.csv").write_text("a\n" + "\n".join(map(str, range(8))) + "\n")
+    assert main(["path", "one.csv", "--select", "holdout", "--n-lams", "6"]) == 0
+    out = capsys.readouterr().out
+    assert "holdout could not choose (with one column no cell can be left out" in out
+    assert "the plateau did" in out
+
+
+def test_force_keeps_a_file_that_is_not_ours(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["solve", "table.csv", "--drop", "kind", "--lam", "1", "--out", "out", "--force"]
+    assert main(arguments) == 0
+    stray = table.parent / "out" / "figures" / "notes.txt"
+    stray.write_text("mine")
+    assert main(arguments) == 2
+    assert "holds figures/notes.txt, which fusionopt did not write" in capsys.readouterr().err
+    assert stray.read_text() == "mine"
+    stray.unlink()
+    assert main(arguments) == 0
+
+
+def test_parquet_without_pyarrow_is_one_sentence(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["path", "table.csv", "--drop", "kind", "--tables", "parquet"]) == 2
+    assert "pip install pyarrow" in capsys.readouterr().err
+    assert _left(table.parent) == {"table.csv"}
