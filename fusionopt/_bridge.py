@@ -98,12 +98,15 @@ class Finish:
     untouched : bool
         Nothing is fused and the raw point was left alone.
     n_clusters : int
+    work : float
+        Edges visited.
     """
 
     accepted: bool
     proven: bool
     untouched: bool
     n_clusters: int
+    work: float
 
 
 def core_info() -> dict[str, object]:
@@ -373,9 +376,15 @@ class Engine:
     def run(self, iterations: int) -> bool:
         return bool(self._core.run(iterations))
 
+    @property
+    def half_open(self) -> bool:
+        """Groups have begun to form, and more than an eighth of the nodes still count as centres of their own."""
+        n = int(self._core.n_fused())
+        return self.problem.n_nodes < 8 * n < 8 * self.problem.n_nodes
+
     def finish(self) -> Finish:
         told = self._core.finish()
-        return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"])
+        return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"], told["work"])
 
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)

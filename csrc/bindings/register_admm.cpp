@@ -168,6 +168,7 @@ void register_admm(py::module_& module) {
                  out["n_clusters"] = report.n_clusters;
                  out["newton_steps"] = report.newton_steps;
                  out["candidates"] = report.candidates;
+                 out["work"] = report.work;
                  return out;
              })
         .def(
@@ -215,6 +216,7 @@ void register_admm(py::module_& module) {
                  return to_matrix(out, m, static_cast<Index>(out.size()) / m);
              })
         .def("primal_residual", &Admm::primal_residual)
+        .def("n_fused", &Admm::n_fused, py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("dual_sums",
                                [](const Admm& self) {
                                    const Index m = static_cast<Index>(self.labels().size());

@@ -76,6 +76,11 @@ class Admm {
     void warm_start(const Vector& x);
     // The mean of x over the components of edges whose dual lies inside its ball.
     void fused_point(Vector& out);
+    // Components of the edges whose dual lies inside its ball.
+    Index n_fused() {
+        Labels labels;
+        return coupling_->fused_labels(lam_, labels);
+    }
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
     // The finished point after finish(), else the present iterate.

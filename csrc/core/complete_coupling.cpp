@@ -123,7 +123,8 @@ class CompleteCoupling final : public Coupling {
     bool spread_rho(const StepParameters&, double) override { return false; }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
-        double gap = 0.0, apart = 0.0, split = 0.0;
+        // One sum a lane, or the chain of additions would set the time.
+        double gaps[kLanes] = {}, aparts[kLanes] = {}, splits[kLanes] = {};
         const double* y = y_.data();
         for (Index i = 0; i + 1 < m_; ++i) {
             for (Index j = i + 1; j < m_; j += kLanes, y += d_ * kLanes) {
@@ -135,17 +136,22 @@ class CompleteCoupling final : public Coupling {
                     const double n = std::sqrt(keep[l]);
                     keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
                 }
-                for (Index l = 0; l < count; ++l) {
-                    const double* xi = x.data() + i * d_;
-                    const double* xj = x.data() + (j + l) * d_;
-                    for (Index k = 0; k < d_; ++k) {
-                        const double u = xi[k] - xj[k], theta = keep[l] * y[k * kLanes + l];
-                        gap += (u - theta) * (u - theta);
-                        apart += u * u;
-                        split += theta * theta;
+                const double* xi = x.data() + i * d_;
+                const double* xj = x.data() + j * d_;
+                for (Index k = 0; k < d_; ++k)
+                    for (Index l = 0; l < count; ++l) {
+                        const double u = xi[k] - xj[l * d_ + k], theta = keep[l] * y[k * kLanes + l];
+                        gaps[l] += (u - theta) * (u - theta);
+                        aparts[l] += u * u;
+                        splits[l] += theta * theta;
                     }
-                }
             }
+        }
+        double gap = 0.0, apart = 0.0, split = 0.0;
+        for (Index l = 0; l < kLanes; ++l) {
+            gap += gaps[l];
+            apart += aparts[l];
+            split += splits[l];
         }
         if (absolute != nullptr) *absolute = std::sqrt(gap);
         const double scale = std::fmax(apart, split);

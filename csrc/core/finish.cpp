@@ -20,7 +20,7 @@ constexpr int kMaxRounds = 8;
 constexpr int kMaxFailures = 2;       // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;  // a cluster larger than this is never broken into its nodes
 constexpr double kFullNewton = 40.0;  // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 4e6;     // edges visited without asking
+constexpr double kFreeWork = 3e6;     // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -104,8 +104,12 @@ double Admm::repair(double& work) {
         if (excess <= fits) {
             if (tol == kExact) break;
             tol = kExact;  // it fits roughly: now the row sums to the last digit
-        } else if (!(excess < 0.7 * previous)) {
-            break;
+        } else {
+            // Too slow to fit in the rounds that are left.
+            const double shrinkage = excess / previous;
+            if (!(shrinkage < 0.7) ||
+                (round > 1 && excess * std::pow(shrinkage, kMaxRepairs - 1 - round) > fits))
+                break;
         }
         previous = std::fmax(excess, fits);
     }
@@ -117,8 +121,21 @@ FinishReport Admm::finish() {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     unproject();
     FinishReport report;
+    // A sweep costs about two visits an edge; finishing a large problem may cost a quarter of what they did.
+    const double budget =
+        std::fmax(kFreeWork, 0.5 * static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
     Index middle = 0;
     const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);
+    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
+    // good.
+    if (count_labels(ladder[at(middle)]) == m &&
+        kFullNewton * static_cast<double>(coupling_->n_edges()) > budget) {
+        finished_ = x_;
+        labels_ = ladder[at(middle)];
+        n_clusters_ = report.n_clusters = m;
+        report.accepted = report.untouched = true;
+        return report;
+    }
     // The raw point's own objective: a partition that cannot reach it is wrong.
     sweep(0.0, true);
     const Certificate raw = judge(x_, penalty_);
@@ -126,9 +143,6 @@ FinishReport Admm::finish() {
     coupling_->keep_state();
 
     FinishedPartition best = best_;  // what an earlier call at this lam found counts too
-    // A sweep costs about two visits an edge; finishing a large problem may cost half of what the sweeps did.
-    const double budget =
-        std::fmax(kFreeWork, static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
     // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer
     // one's: wrong mergers cost more than they save. Those means are the first candidate.
     Index rung = middle;
@@ -148,14 +162,6 @@ FinishReport Admm::finish() {
     }
     if (plain.objective < best.objective) best = plain;
     Labels labels = ladder[at(rung)];
-    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
-    // good.
-    if (count_labels(labels) == m && kFullNewton * static_cast<double>(coupling_->n_edges()) > budget) {
-        finished_ = x_;
-        report.accepted = report.untouched = true;
-        report.n_clusters = m;
-        return report;
-    }
     Vector x = x_;  // where the next reduced problem starts
     Labels previous;
     int failures = 0;

@@ -17,6 +17,7 @@ constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out no
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
+constexpr Index kMinCg = 10;  // however little of the budget is left
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -63,6 +64,7 @@ class Penalty {
         std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
         std::fill(stiffness_.begin(), stiffness_.end(), 0.0);
         inverse_.resize(p_.tail.size());
+        unit_.resize(p_.tail.size() * at(d_));
         double total = 0.0;
         for (std::size_t e = 0; e < p_.tail.size(); ++e) {
             const Index i = p_.tail[e], j = p_.head[e];
@@ -70,8 +72,10 @@ class Penalty {
             const double* wj = w.data() + j * d_;
             double squared = 0.0;
             for (Index k = 0; k < d_; ++k) squared += (wi[k] - wj[k]) * (wi[k] - wj[k]);
-            const double inverse = squared > 0.0 ? p_.edge_weight[e] / std::sqrt(squared) : 0.0;
+            const double per_length = squared > 0.0 ? 1.0 / std::sqrt(squared) : 0.0,
+                         inverse = p_.edge_weight[e] * per_length;
             inverse_[e] = inverse;
+            for (Index k = 0; k < d_; ++k) unit_[e * at(d_) + at(k)] = per_length * (wi[k] - wj[k]);
             total += inverse * squared;
             diagonal_[at(i)] += inverse;
             diagonal_[at(j)] += inverse;
@@ -94,7 +98,7 @@ class Penalty {
     }
 
     // Adds lam * (Hessian of the penalty at the point of the last gradient()) v to out.
-    void product(const Vector& w, const Vector& v, Vector& out) {
+    void product(const Vector& v, Vector& out) {
         if (p_.complete) {
             to_columns(v, direction_);
             CentreSweep a = sweep();
@@ -103,22 +107,15 @@ class Penalty {
             add(out);
             return;
         }
-        for (std::size_t e = 0; e < p_.tail.size(); ++e) {
-            if (inverse_[e] == 0.0) continue;
-            const Index i = p_.tail[e] * d_, j = p_.head[e] * d_;
-            double along = 0.0, squared = 0.0;
-            for (Index k = 0; k < d_; ++k) {
-                const double u = w[at(i + k)] - w[at(j + k)];
-                along += u * (v[at(i + k)] - v[at(j + k)]);
-                squared += u * u;
-            }
-            along /= squared;
-            const double c = p_.lam * inverse_[e];
-            for (Index k = 0; k < d_; ++k) {
-                const double f = c * (v[at(i + k)] - v[at(j + k)] - along * (w[at(i + k)] - w[at(j + k)]));
-                out[at(i + k)] += f;
-                out[at(j + k)] -= f;
-            }
+        switch (d_) {
+            case 1:
+                return;  // the penalty is linear between collisions
+            case 2:
+                return edge_product<2>(v, out);
+            case 3:
+                return edge_product<3>(v, out);
+            default:
+                return edge_product<0>(v, out);
         }
     }
 
@@ -144,6 +141,26 @@ class Penalty {
     }
 
   private:
+    // lam W / dist (I - uu') of each edge, u its unit vector.
+    template <int D>
+    void edge_product(const Vector& v, Vector& out) const {
+        const Index d = D > 0 ? D : d_;
+        for (std::size_t e = 0; e < p_.tail.size(); ++e) {
+            const double* vi = v.data() + p_.tail[e] * d;
+            const double* vj = v.data() + p_.head[e] * d;
+            const double* u = unit_.data() + static_cast<Index>(e) * d;
+            double along = 0.0;
+            for (Index k = 0; k < d; ++k) along += u[k] * (vi[k] - vj[k]);
+            const double c = p_.lam * inverse_[e];
+            double* oi = out.data() + p_.tail[e] * d;
+            double* oj = out.data() + p_.head[e] * d;
+            for (Index k = 0; k < d; ++k) {
+                const double f = c * (vi[k] - vj[k] - along * u[k]);
+                oi[k] += f;
+                oj[k] -= f;
+            }
+        }
+    }
     void to_columns(const Vector& rows, Buffer& columns) {
         for (Index i = 0; i < n_; ++i)
             for (Index k = 0; k < d_; ++k) columns[k * stride_ + i] = rows[at(i * d_ + k)];
@@ -177,7 +194,7 @@ class Penalty {
         return total;
     }
     Buffer x_, direction_, out_, r_, sums_, row_, stiffest_, partner_, inverses_;
-    Vector diagonal_, inverse_, stiffness_;
+    Vector diagonal_, inverse_, unit_, stiffness_;
     std::vector<std::int32_t> nearest_;
 };
 
@@ -213,7 +230,8 @@ class Newton {
           step_(at(n_ * d_)),
           rhs_(at(n_ * d_)),
           factors_(problem.loss.dense ? at(n_ * d_ * d_) : 0),
-          jacobi_(at(n_)) {
+          jacobi_(problem.loss.dense ? 0 : at(n_ * d_)),
+          curvature_(jacobi_.size()) {
         current_.w = start;
         trial_.w.resize(start.size());
         work_.resize(start.size());
@@ -222,6 +240,7 @@ class Newton {
 
     Outcome run(Index max_steps, double budget) {
         const double first = norm(current_.gradient);
+        budget_ = budget;
         double best = std::numeric_limits<double>::infinity();
         int stalled = 0;
         for (Index k = 0; k < max_steps; ++k, ++steps) {
@@ -331,8 +350,11 @@ class Newton {
         for (Index i = 0; i < n_; ++i) {
             const double shift = across * penalty_.diagonal()[at(i)];
             if (!p_.loss.dense) {
-                const double h = p_.loss.eigenvalues[at(i)] + shift;
-                jacobi_[at(i)] = h > 0.0 ? 1.0 / h : 1.0;
+                const double h = p_.loss.eigenvalues[at(i)] + shift, inverse = h > 0.0 ? 1.0 / h : 1.0;
+                for (Index k = 0; k < d_; ++k) {
+                    curvature_[at(i * d_ + k)] = p_.loss.eigenvalues[at(i)];
+                    jacobi_[at(i * d_ + k)] = inverse;
+                }
             } else {
                 double* f = factors_.data() + i * d_ * d_;
                 std::copy_n(p_.loss.hessian.data() + i * d_ * d_, d_ * d_, f);
@@ -354,13 +376,15 @@ class Newton {
             }
         }
         const auto apply = [&](const Vector& v, Vector& av) {
-            for (Index i = 0; i < n_; ++i) p_.loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
-            penalty_.product(current_.w, v, av);
+            if (!p_.loss.dense)
+                for (std::size_t k = 0; k < v.size(); ++k) av[k] = curvature_[k] * v[k];
+            else
+                for (Index i = 0; i < n_; ++i) p_.loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
+            penalty_.product(v, av);
         };
         const auto precondition = [&](const Vector& r, Vector& z) {
             if (!p_.loss.dense) {
-                for (Index i = 0; i < n_; ++i)
-                    for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = jacobi_[at(i)] * r[at(i * d_ + k)];
+                for (std::size_t k = 0; k < r.size(); ++k) z[k] = jacobi_[k] * r[k];
             } else {
                 z = r;
                 for (Index i = 0; i < n_; ++i)
@@ -379,8 +403,10 @@ class Newton {
         };
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
         if (fresh) std::fill(step_.begin(), step_.end(), 0.0);
+        const Index affordable = static_cast<Index>((budget_ - work) / std::fmax(edges_, 1.0)),
+                    limit = std::clamp(affordable, kMinCg, kMaxCg);
         work += edges_ *
-                (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, kMaxCg, work_)));
+                (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, limit, work_)));
     }
 
     // Centres that differ by no more than rounding are one: the direction between them means nothing.
@@ -448,8 +474,8 @@ class Newton {
     Index n_, d_;
     Penalty penalty_;
     Vector degree_;
-    double edges_;
-    Vector step_, rhs_, factors_, jacobi_, coarse_, sums_;
+    double edges_, budget_ = 0.0;
+    Vector step_, rhs_, factors_, jacobi_, curvature_, coarse_, sums_;
     std::vector<std::int32_t> group_;
     Index n_groups_ = 0;
     bool pass_through_ = false;
@@ -559,7 +585,9 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
         const ReducedProblem& current = problems.empty() ? problem : *problems.back();
         const Index steps = newton->steps;
         const double work = newton->work;
-        const Outcome outcome = newton->run(kMaxNewton - out.newton_steps, budget - out.work);
+        const Outcome outcome = out.work > budget
+                                    ? Outcome::kStalled
+                                    : newton->run(kMaxNewton - out.newton_steps, budget - out.work);
         out.newton_steps += newton->steps - steps;
         out.work += newton->work - work;
         if (outcome != Outcome::kCollision) {

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from fusionopt._bridge import Certificate, Engine
+from fusionopt._bridge import Certificate, Engine, Finish
 from fusionopt.clusters import exact_labels
 from fusionopt.methods._monitor import Monitor
 from fusionopt.problem import FusionProblem
@@ -19,11 +19,13 @@ FloatArray = NDArray[np.float64]
 _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
 _MAX_FINISHES = 8
-"""Finishing is tried at the tolerance asked for, then at a hundredth of it, and so on, ..."""
+_SHARPER = 1e-3
+"""A proof that failed is tried again at this share of the tolerance."""
+_PATIENCE = 2.0
+"""How far beyond the sweeps that the tolerance took they go on for a sharper partition."""
 _EXTRA_ITERATIONS = 5000
-_EXTRA_NUMBERS = 3e6
-"""... while that touches no more than _EXTRA_NUMBERS dual entries, and takes no more than ten times the iterations
-that the tolerance took plus _EXTRA_ITERATIONS (more on complete graphs where groups have formed)."""
+_FREE_WORK = 6e6
+"""Edges that may be visited for the sake of a proof, however little the tolerance took."""
 
 
 class AdmmSession:
@@ -71,8 +73,9 @@ class AdmmSession:
 def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: float) -> Result:
     """Run an engine at its present lam until the stop rule holds or something stops it."""
     first = engine.n_iter
-    finishes, budget, next_finish, stopped = 0, 0, 0.0, ""
-    proven, finished, wants_proof = False, False, True
+    effort = _Effort(engine)
+    stopped = ""
+    proven, finished = False, False
     judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
         left = settings.max_iter - (engine.n_iter - first)
@@ -80,29 +83,20 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             stopped = f"max_iter = {settings.max_iter} was reached"
             break
         met = engine.run(min(engine.check_every, _CHUNK, left))
-        last = engine.last()
-        if met or (engine.n_iter - first) % engine.check_every == 0:
-            stopped = monitor.report(engine.n_iter - first, last.objective, last.dual_objective, last.gap)
-        late = wants_proof and 0 < budget <= engine.n_iter - first
-        if ((met and engine.n_iter - first >= next_finish) or late) and not stopped:
+        n_iter, last = engine.n_iter - first, engine.last()
+        if met or n_iter % engine.check_every == 0:
+            stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
+        if not stopped and effort.due(met, n_iter):
             finish = engine.finish()
-            finishes += 1
             proven = finish.proven
             x = engine.point()
             certificate = engine.certify(x)
             judged = (x, certificate)
             finished = finish.accepted and certificate.met
-            # At the floor of rounding every check is met: proofs are tried at growing distances.
-            next_finish = 1.3 * (engine.n_iter - first) if finished else 0.0
-            if finished and budget == 0:
-                budget = _proof_budget(engine, engine.n_iter - first, finish.n_clusters)
-            wants_proof = wants_proof and not late and finishes < _MAX_FINISHES
-            wants_proof = wants_proof and (budget == 0 or engine.n_iter - first < budget)
-            if finished and (proven or finish.untouched or not wants_proof):
+            if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
                 break
             judged = None  # the iteration moves on
-            # A partition that the duals do not prove needs sharper duals; past the budget the tolerance is enough.
-            engine.tighten(0.01**finishes if wants_proof else 0.1 ** min(finishes, 12))
+            effort.sharpen(finished, n_iter)
         stopped = stopped or monitor.stopped()
         if stopped:
             break
@@ -144,16 +138,66 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
     )
 
 
-def _proof_budget(engine: Engine, n_iter: int, n_clusters: int) -> int:
-    graph = engine.problem.graph
-    numbers = _EXTRA_NUMBERS
-    if n_clusters == graph.n_components:
-        # All fused and not proven: lam is next to lambda_max, where the objective tells the least.
-        numbers *= 4
-    extra = min(10 * n_iter + _EXTRA_ITERATIONS, numbers / (graph.n_edges * engine.problem.n_features))
-    if graph.is_complete and 2 * n_clusters < graph.n_nodes:
-        extra = max(extra, 1.5 * n_iter)  # groups have formed, and sweeps over all pairs converge fast
-    return n_iter + int(extra)
+class _Effort:
+    """When the partition is finished, and how long a proof of it is sought.
+
+    Finishing and the sweeps for the sake of a proof together stay within a share of what the tolerance took, or
+    below _FREE_WORK visited edges: more would be spent on what was not asked for.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._finishes = 0
+        self._work = 0.0
+        self._met_at = 0
+        self._factor = 1.0
+        self._next = 0.0
+        self._last_chance = np.inf
+
+    def due(self, met: bool, n_iter: int) -> bool:
+        """Whether to finish now, given that the present tolerance is met."""
+        if met and self._met_at == 0:
+            self._met_at = n_iter
+            if self._engine.half_open:
+                # Newton over many centres costs as much as many sweeps: let these sharpen the partition first.
+                self._factor = _SHARPER
+                self._engine.tighten(self._factor)
+                self._next, self._last_chance = n_iter, _PATIENCE * n_iter
+                return False
+        return (met and n_iter >= self._next) or n_iter >= self._last_chance
+
+    def spent(self, finish: Finish, n_iter: int) -> bool:
+        """A finished partition that is not proven: whether to leave it at that."""
+        self._finishes += 1
+        self._work += finish.work
+        graph = self._engine.problem.graph
+        swept = 2.0 * n_iter * graph.n_edges
+        free = _FREE_WORK
+        if finish.n_clusters == graph.n_components:
+            # All fused and not proven: lam is next to lambda_max, where the objective tells the least.
+            free *= 4
+        extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
+        if self._finishes >= _MAX_FINISHES:
+            return True
+        # Where groups have formed the partition is what is asked for, and worth as much again; on complete graphs,
+        # where sweeps converge fast, twice as much.
+        share = 0.5
+        if 2 * finish.n_clusters < graph.n_nodes:
+            share = 2.0 if graph.is_complete else 1.0
+        left = max(free, share * swept) - self._work - extra
+        # What is left goes into sweeps at most; then comes the last attempt.
+        sweeps = min(left / (2.0 * graph.n_edges), 10.0 * self._met_at + _EXTRA_ITERATIONS)
+        self._last_chance = n_iter + max(sweeps, _PATIENCE * self._met_at)
+        return left < 0.0
+
+    def sharpen(self, finished: bool, n_iter: int) -> None:
+        """Ask the iteration for sharper duals before the next attempt."""
+        self._factor = max(self._factor * (0.01 if finished else 0.1), 1e-14)
+        self._engine.tighten(self._factor)
+        # At the floor of rounding every check is met: proofs are tried at growing distances.
+        self._next = 1.3 * n_iter if finished else 0.0
+        if not finished:
+            self._last_chance = np.inf
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:
