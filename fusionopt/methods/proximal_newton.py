@@ -117,7 +117,7 @@ class ProximalNewtonSession:
             since += engine.n_iter - before
             check = self._judge(engine, engine.point())
             stopped = monitor.report(engine.n_iter - first, check.objective, check.dual_objective, check.gap)
-            if check.done(settings) and (check.exact or not check.gap > 0.1 * tried):
+            if self._done(check) and (check.exact or not check.gap > 0.1 * tried):
                 finishes += 1
                 tried = check.gap
                 found = self._finish(engine, check)
@@ -129,6 +129,8 @@ class ProximalNewtonSession:
                 since = 0
         n_iter = engine.n_iter - first
         final, kept = found or (self._judge(engine, engine.point()), None)
+        if not final.objective <= self._ceiling():
+            final, kept = self._judge(engine, self._best_known()), None
         self._anchor = final.x
         return to_result(
             problem,
@@ -142,6 +144,19 @@ class ProximalNewtonSession:
             primal_residual=engine.primal_residual(),
             duals=(lambda: final.dual_scale * engine.duals()) if kept is None else kept.copy,
         )
+
+    def _best_known(self) -> FloatArray:
+        """The better of the last accepted point and the components' common minimisers."""
+        objective = self._problem.objective
+        return self._anchor if objective(self._anchor) <= objective(self._pooled) else self._pooled
+
+    def _ceiling(self) -> float:
+        """No optimum lies above this, so no point that does is one, whatever its rounding error excuses."""
+        least = self._problem.objective(self._best_known())
+        return least + self._settings.eps_rel * abs(least)
+
+    def _done(self, check: Check) -> bool:
+        return check.done(self._settings) and check.objective <= self._ceiling()
 
     def _expand(self, x: FloatArray) -> QuadraticNodeLoss:
         loss = self._problem.loss
@@ -193,7 +208,9 @@ class ProximalNewtonSession:
         modelled = model.value(check.x) + penalty
         promised = value - (modelled - check.model_gap)
         new = check.x
-        if check.objective - modelled <= _TRUST * max(promised, 0.0) + check.rounding:
+        # A point that ran far away has a rounding error that would excuse anything.
+        noise = min(check.rounding, self._settings.eps_rel * abs(value))
+        if check.objective - modelled <= _TRUST * max(promised, 0.0) + noise:
             self._damping = 0.1 * self._damping if self._damping > _LEAST_DAMPING else 0.0
         else:
             self._damping = min(max(10 * self._damping, 1e-3), 1e6)
@@ -221,13 +238,13 @@ class ProximalNewtonSession:
         """
         if engine.separable:
             check = self._judge(engine, finish_coordinates(self._problem, raw.x, engine.duals()))
-            return (check, None) if check.done(self._settings) else None
+            return (check, None) if self._done(check) else None
         best: Check | None = None
         duals: FloatArray | None = None
         for _ in range(_MAX_FINISHES):
             told = engine.finish()
             check = self._judge(engine, engine.point())
-            good = told.accepted and check.done(self._settings)
+            good = told.accepted and self._done(check)
             if not good or check.objective > raw.objective + raw.rounding + check.rounding:
                 break
             stalled = best is not None and check.gap > 0.5 * best.gap
