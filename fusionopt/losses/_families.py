@@ -36,6 +36,10 @@ class Family(ABC):
     def curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
         """phi''(eta; y), an element of the generalised derivative of the slope at a knee."""
 
+    def model_curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        """Curvature for a quadratic model around eta: phi'', and something below its bound where phi'' vanishes."""
+        return self.curvature(eta, y)
+
     @abstractmethod
     def fenchel_gap(self, eta: FloatArray, alpha: FloatArray, y: FloatArray) -> FloatArray:
         """phi(eta) + phi^*(alpha) - alpha eta >= 0."""
@@ -149,6 +153,9 @@ class HuberFamily(Family):
 
     def curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
         return np.where(np.abs(eta - y) <= self.delta, 1.0, 0.0)
+
+    def model_curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(self.delta / np.maximum(np.abs(eta - y), self.delta))
 
     def fenchel_gap(self, eta: FloatArray, alpha: FloatArray, y: FloatArray) -> FloatArray:
         r, slope = eta - y, self.slope(eta, y)

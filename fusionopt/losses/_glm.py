@@ -62,6 +62,11 @@ class GlmLoss(SampledLoss):
             curvature = self._family.curvature(self._design.predict(x), self._targets)
         return self._with_ridge(self._design.gram(self._weights * curvature))
 
+    def _model_hessians_at(self, x: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            curvature = self._family.model_curvature(self._design.predict(x), self._targets)
+        return self._with_ridge(self._design.gram(self._weights * curvature))
+
     def majorant(self) -> FloatArray | None:
         """sup phi'' (1/n_i) sum_s w_s z_s z_s' + ridge; None for Poisson."""
         largest = self._family.largest_curvature

@@ -175,6 +175,24 @@ class NodeLoss(ABC):
         """
         return self._hessians_at(self._point(x))
 
+    def model_hessians_at(self, x: ArrayLike) -> FloatArray:
+        """Matrices for a quadratic model of f_i around x_i: at least the generalised Hessian, at most the majorant.
+
+        Those of `hessians_at`, but where a loss is linear beyond a knee: there it has no curvature of its own, and a
+        model without any would send its minimiser far away. Robust losses then take delta / |residual|, the weight of
+        iteratively reweighted least squares, with which the model lies above the loss everywhere.
+
+        Parameters, returns and exceptions as in `hessians_at`.
+
+        References
+        ----------
+        Huber, Robust Statistics (1981), section 7.8.
+        """
+        return self._model_hessians_at(self._point(x))
+
+    def _model_hessians_at(self, x: FloatArray) -> FloatArray:
+        return self._hessians_at(x)
+
     def fenchel(self, x: ArrayLike, g: ArrayLike, g_error: ArrayLike | None = None) -> FenchelGap:
         """An upper bound of f_i(x_i) + f_i^*(-g_i) + <g_i, x_i> >= 0, and its rounding error.
 

@@ -110,6 +110,10 @@ class Huber(NodeLoss):
         hessians: FloatArray = (self._weights * shrink)[:, None, None] * tangent
         return hessians
 
+    def _model_hessians_at(self, x: FloatArray) -> FloatArray:
+        shrink = self._clipped(x)[2]
+        return np.asarray(self._weights * shrink)
+
     def majorant(self) -> FloatArray:
         """m_i, (n_nodes,): the Hessian is at most m_i I."""
         return self._weights

@@ -65,6 +65,9 @@ class TiltedLoss(NodeLoss):
     def _hessians_at(self, x: FloatArray) -> FloatArray:
         return self._lifted(self._loss.hessians_at(x))
 
+    def _model_hessians_at(self, x: FloatArray) -> FloatArray:
+        return self._lifted(self._loss.model_hessians_at(x))
+
     def majorant(self) -> FloatArray | None:
         """That of the loss, plus tau."""
         majorant = self._loss.majorant()

@@ -68,13 +68,18 @@ class Check:
         return self.optimal(settings) or self.stationary(settings)
 
 
-def judge_nodes(loss: NodeLoss, x: FloatArray, sums: FloatArray) -> tuple[float, float, float, float, float]:
+def judge_nodes(
+    loss: NodeLoss, x: FloatArray, sums: FloatArray, sums_error: FloatArray | None = None
+) -> tuple[float, float, float, float, float]:
     """The losses' part of a certificate: value, gap, rounding, residual, relative distance.
 
     ``sums`` are G_i = sum_j v_ij. A node whose gradient is zero within its rounding error, and that nothing pulls,
-    is at its own minimum also where no bound is known.
+    is at its own minimum also where no bound is known. Within ``sums_error``, their rounding error, the sums count as
+    zero at a node that feels nothing; None: they run over up to n_nodes duals, whose size the largest sum stands for.
     """
-    node, slope = loss.fenchel(x, sums), loss.gradient(x)
+    if sums_error is None:
+        sums_error = EPS * (len(x) + 8) * np.full_like(sums, np.abs(sums).max(initial=0.0))
+    node, slope = loss.fenchel(x, sums, sums_error), loss.gradient(x)
     at_rest = ((np.abs(slope) <= 4 * loss.gradient_error(x)) & (sums == 0)).all(axis=1)
     gaps = np.where(at_rest & ~np.isfinite(node.gap), 0.0, node.gap)
     errors = np.where(at_rest & ~np.isfinite(node.error), 0.0, node.error)
@@ -99,10 +104,16 @@ def to_result(
     setup_time: float,
     primal_residual: float,
     duals: Callable[[], FloatArray],
+    unbounded: str = "",
 ) -> Result:
-    """The result of a run that ended at ``check``; ``how`` says in a clause what the method did."""
+    """The result of a run that ended at ``check``; ``how`` says in a clause what the method did.
+
+    ``unbounded`` says why the problem has no minimiser, where it has none.
+    """
     bounded = np.isfinite(check.gap)
-    if check.optimal(settings):
+    if unbounded:
+        status = "unbounded"
+    elif check.optimal(settings):
         status = "optimal"
     elif check.stationary(settings):
         status = "stationary"
@@ -113,11 +124,12 @@ def to_result(
     size = max(abs(check.objective), abs(check.dual_objective)) if bounded else np.nan
     rel_gap = 0.0 if check.exact or check.gap == 0 else check.gap / size if bounded else np.nan
     found = f"relative gap {rel_gap:.1e}"
-    if not bounded:
+    if unbounded:
+        found = unbounded
+    elif not bounded:
         found = f"no bound exists here: subdifferential within {check.distance:.1e} of zero, relative to the forces"
-    start = {"optimal": "certified optimum", "stationary": "stationary"}.get(
-        status, stopped or "the tolerance was not met"
-    )
+    words = {"optimal": "certified optimum", "stationary": "stationary", "unbounded": "no minimiser"}
+    start = words.get(status, stopped or "the tolerance was not met")
     elapsed = monitor.elapsed
     monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap)
     result = Result(

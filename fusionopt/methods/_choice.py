@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
+from fusionopt.losses import Logistic, Poisson, Softmax
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods import implicit
 from fusionopt.methods._monitor import Monitor
@@ -17,6 +18,7 @@ from fusionopt.methods.difference_of_convex import DcSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
+from fusionopt.methods.unattained import UnattainedSession
 from fusionopt.penalties import L1Norm, Mcp, SquaredL2
 from fusionopt.penalties.base import Penalty, RadialPenalty
 from fusionopt.problem import FusionProblem
@@ -102,6 +104,11 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         return DcSession(problem, steps, point, open_session)
     if implicit.chosen(problem, settings):
         return implicit.ImplicitSession(problem, settings)
+    may_lack = isinstance(problem.loss, Logistic | Softmax | Poisson)
+    if may_lack and not (problem.loss.strong_convexity() > 0).all():
+        smooth = isinstance(problem.penalty, SquaredL2)
+        way = SmoothSession if smooth else ProximalNewtonSession
+        return UnattainedSession(problem, settings, lambda attained: way(attained, settings, point))
     if isinstance(problem.penalty, SquaredL2):
         return SmoothSession(problem, settings, point)
     l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1

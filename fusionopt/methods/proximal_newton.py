@@ -48,7 +48,7 @@ def quadratic_model(loss: NodeLoss, x: FloatArray, damping: float) -> QuadraticM
 
     ``damping`` adds that share of the mean curvature to each node's Hessian.
     """
-    hessians = loss.hessians_at(x)
+    hessians, slopes = loss.model_hessians_at(x), loss.gradient(x)
     d = loss.n_features
     if hessians.ndim == 1:
         size = hessians
@@ -57,8 +57,10 @@ def quadratic_model(loss: NodeLoss, x: FloatArray, damping: float) -> QuadraticM
     largest = float(size.max())
     flat = _FLAT if float(loss.strong_convexity().min()) <= 0 else 0.0
     lift = damping * np.maximum(size, 1e-3 * largest) + flat * (largest if largest > 0 else 1.0)
+    # A node that its loss neither bends nor pulls goes where the others put it: curvature would need a force on it.
+    lift = np.where((size > 0) | slopes.any(axis=1), lift, 0.0)
     lifted = hessians + (lift if hessians.ndim == 1 else lift[:, None, None] * np.eye(d))
-    return QuadraticModel(x, loss.values(x), loss.gradient(x), lifted, loss.gradient_error(x))
+    return QuadraticModel(x, loss.values(x), slopes, lifted, loss.gradient_error(x))
 
 
 class ProximalNewtonSession:

@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from fusionopt.graph import Graph
+from fusionopt.losses.base import EPS
 from fusionopt.losses.pooled import newton_minimiser
 from fusionopt.methods._check import Check, judge_nodes, to_result
 from fusionopt.methods._monitor import Monitor
@@ -100,15 +101,19 @@ class SmoothSession:
     def _judge(self, x: FloatArray) -> Check:
         problem = self._problem
         sums = 2 * problem.lam * self._coupling.laplacian(x)
-        scale = problem.loss.dual_scale(sums)
-        value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, scale * sums)
+        # Differences of rows cancel: what rounds is the rows themselves.
+        error = (
+            2 * problem.lam * EPS * (len(x) + 8) * self._coupling.degrees()[:, None] * np.abs(x).max(axis=0)
+        )
+        scale = problem.loss.dual_scale(sums, error)
+        value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, scale * sums, error)
         penalty = problem.penalty_value(x)
         # w g(u) + w g*(s v / w) - <s v, u> = (1 - s)^2 w g(u) for the v of this penalty.
         return Check(
             x=x,
             objective=value + penalty,
             gap=gap + (1.0 - scale) ** 2 * penalty,
-            rounding=rounding + float(np.finfo(np.float64).eps) * (problem.n_nodes + 8) * penalty,
+            rounding=rounding + EPS * (problem.n_nodes + 8) * penalty,
             residual=residual,
             distance=distance,
             dual_scale=scale,
@@ -138,6 +143,12 @@ class _Coupling:
         mean = r @ x
         pulled: FloatArray = self._graph.weight * self._r.sum() * self._r[:, None] * (x - mean)
         return pulled
+
+    def degrees(self) -> FloatArray:
+        """sum_j w_ij."""
+        if self._graph.is_complete:
+            return np.asarray(self._graph.weight * self._r * self._r.sum())
+        return np.asarray(self._matrix.diagonal())
 
     def differences(self, x: FloatArray) -> FloatArray:
         """w_ij (x_i - x_j) in the order of the edges."""
