@@ -14,6 +14,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from fusionopt import _checks
 from fusionopt._bridge_penalties import tilt
 from fusionopt._duals import ImplicitDuals
 from fusionopt.clusters import exact_labels
+from fusionopt.existence import existence
 from fusionopt.graph import Graph
 from fusionopt.losses.base import EPS
 from fusionopt.losses.pooled import pooled_point
@@ -44,6 +46,8 @@ OpenL2 = Callable[[FusionProblem, AdmmSettings, FloatArray | None], "Session"]
 
 _PATH_LAMS = 7
 """The l2 path that offers starts runs over lam, lam/2, ..., lam/2^6."""
+_SHORT_PATH, _SHORT_ITERATIONS = 3, 200
+"""... where nodes have no minimisers of their own, for which little lam is a hard problem ..."""
 _PATH_EPS, _PATH_ITERATIONS = 1e-4, 1000
 """... as sharply as a start needs."""
 _TAU = 1e-2
@@ -112,6 +116,9 @@ class DcSession:
         self._point = point
         self._point_name = "given"
         self._open_l2 = open_l2
+        # A bounded penalty does not hold a node whose own loss has no minimiser.
+        alone = existence(FusionProblem(problem.loss, problem.graph, lam=0.0))
+        self._held = alone.attained is not False
 
     def set_lam(self, lam: float) -> None:
         """Go on at another lam; the present answer becomes a start."""
@@ -119,7 +126,7 @@ class DcSession:
 
     def run(self, monitor: Monitor) -> Result:
         """Solve at the present lam."""
-        descent = _Descent(self._problem, self._settings, self._open_l2, monitor)
+        descent = _Descent(self._problem, self._settings, self._open_l2, monitor, self._held)
         result = descent.solve(self._point, self._point_name)
         self._point, self._point_name = result.x, "previous lam"
         return result
@@ -129,7 +136,12 @@ class _Descent:
     """All starts of one problem."""
 
     def __init__(
-        self, problem: FusionProblem, settings: DcSettings, open_l2: OpenL2, monitor: Monitor
+        self,
+        problem: FusionProblem,
+        settings: DcSettings,
+        open_l2: OpenL2,
+        monitor: Monitor,
+        held: bool,
     ) -> None:
         loss, penalty = problem.loss, problem.penalty
         assert isinstance(penalty, RadialPenalty)  # chosen for that
@@ -138,6 +150,7 @@ class _Descent:
         self.problem, self.settings, self.monitor = problem, settings, monitor
         self._loss = loss
         self._open_l2 = open_l2
+        self._held = held
         self._n_iter = 0
         components = problem.graph.component_labels
         self.fused = pooled_point(loss, components)[components]
@@ -164,6 +177,12 @@ class _Descent:
         return AdmmSettings(
             **own | {"eps_rel": eps_rel, "eps_abs": 0.0, "time_limit": left, "verbose": False}
         )
+
+    def rough_settings(self) -> AdmmSettings:
+        """As sharp as a start needs."""
+        rough = self.l2_settings(max(self.settings.eps_rel, _PATH_EPS))
+        most = _PATH_ITERATIONS if self._held else _SHORT_ITERATIONS
+        return dataclasses.replace(rough, max_iter=min(rough.max_iter, most))
 
     def l2_solve(self, problem: FusionProblem, x: FloatArray | None, eps_rel: float) -> Result:
         settings = self.l2_settings(eps_rel)
@@ -194,6 +213,8 @@ class _Descent:
             made += 1
         makers: list[tuple[str, Callable[[], FloatArray]]]
         makers = [("data", self.from_own), ("fused", self.from_fused), ("l2 path", self.from_path)]
+        if not self._held:
+            makers = makers[1:]
         for name, make in makers:
             if made < count:
                 yield name, make()
@@ -211,17 +232,24 @@ class _Descent:
         return self.fused
 
     def from_path(self) -> FloatArray:
+        """The best of an l2 path."""
+        return self.path_start
+
+    @cached_property
+    def path_start(self) -> FloatArray:
         """The lowest F among the points of an l2 path and the refits of their partitions."""
-        lams = [self._slope * 0.5**k for k in range(_PATH_LAMS - 1, -1, -1)]
-        rough = self.l2_settings(max(self.settings.eps_rel, _PATH_EPS))
-        settings = dataclasses.replace(rough, max_iter=min(rough.max_iter, _PATH_ITERATIONS))
+        lams = [self._slope * 0.5**k for k in range(_PATH_LAMS if self._held else _SHORT_PATH)][::-1]
+        settings = self.rough_settings()
         session = self._open_l2(self.l2_problem(lams[0]), settings, None)
-        best, lowest = self.fused, math.inf
+        best, lowest = self.fused, self.objective(self.fused)[1]
         for lam in lams:
             session.set_lam(lam)
             result = session.run(Monitor(settings, self.monitor.interrupt))
             self._n_iter += result.n_iter
-            for x in (result.x, pooled_point(self._loss, result.labels)[result.labels]):
+            points = [result.x]
+            if self._held:
+                points.append(pooled_point(self._loss, result.labels)[result.labels])
+            for x in points:
                 value = self.objective(x)[1]
                 if value < lowest:
                     best, lowest = x, value
@@ -230,8 +258,8 @@ class _Descent:
         return best
 
     def random(self, rng: np.random.Generator) -> FloatArray:
-        """Every node at the nearest of a few nodes' own minimisers, drawn without replacement."""
-        own, m = self.own.x, self.problem.n_nodes
+        """Every node at the nearest of a few nodes' own minimisers (rows of `path_start`), without replacement."""
+        own, m = self.own.x if self._held else self.path_start, self.problem.n_nodes
         chosen = rng.choice(m, size=int(rng.integers(1, min(m, 10) + 1)), replace=False)
         distances = np.stack([row_norms(own - own[c]) for c in chosen])
         return np.asarray(own[chosen[distances.argmin(axis=0)]])
@@ -427,7 +455,12 @@ class _Descent:
 
     def lower_bound(self, best: _Run) -> tuple[float, float]:
         """A number below F everywhere, and the largest difference it rests on (inf: only g >= 0)."""
-        problem, graph, alone = self.problem, self.problem.graph, self.own.dual_objective
+        problem, graph = self.problem, self.problem.graph
+        if not self._held:
+            # f_i(x) - [f_i(x) + f_i^*(0)] is the infimum of f_i, at any x.
+            told = self._loss.fenchel(self.fused, np.zeros_like(self.fused))
+            return float((self._loss.values(self.fused) - told.gap - told.error).sum()), math.inf
+        alone = self.own.dual_objective
         radii = difference_radii(self._loss, graph, self.own.x, max(best.objective - alone, 0.0))
         lams = chord_lams(self._penalty, problem.lam, radii)
         if not lams.any() or self.monitor.stopped():
@@ -450,12 +483,18 @@ class _Descent:
         ]
         if len(table) > 1:
             parts.append(f"the lowest of {len(table)} starts ({best.name})")
-        where = (
-            f"the chord of the penalty up to differences of {radius:.4g}" if radius < math.inf else "g >= 0"
-        )
-        parts.append(
-            f"no global optimality is claimed: F is at most {max(gap, 0.0):.3g} above its minimum, by {where}"
-        )
+        where = "g >= 0"
+        if radius < math.inf:
+            where = f"the chord of the penalty up to differences of {radius:.4g}"
+        claim = f"F is at most {max(gap, 0.0):.3g} above its minimum, by {where}"
+        if gap == math.inf:
+            claim = "no lower bound is known"
+        parts.append(f"no global optimality is claimed: {claim}")
+        if not self._held:
+            parts.append(
+                "some node's own loss has no minimiser and a bounded penalty does not hold it: the infimum of F need "
+                "not be attained"
+            )
         if self.problem.graph.n_components > 1:
             parts.append(f"{self.problem.graph.n_components} components")
         return "; ".join(parts)
@@ -477,15 +516,17 @@ class _Descent:
             dual_objective=math.nan,
             gap=math.nan,
             rel_gap=math.nan,
-            status="stationary",
-            message=f"{why}: no point has a lower objective",
+            status="stationary" if self._held or agreed else "unbounded",
+            message=f"{why}: no point has a lower objective"
+            if self._held or agreed
+            else "no pair is penalised, and some node's loss has no minimiser: its infimum is not attained",
             n_iter=0,
             primal_residual=0.0,
             dual_residual=float(row_norms(self._loss.gradient(x)).max()),
             setup_time=0.0,
             solve_time=self.monitor.elapsed,
             trace=self.monitor.trace.arrays(),
-            lower_bound=min(self.own.dual_objective, objective),
+            lower_bound=min(self.own.dual_objective, objective) if self._held else -math.inf,
         )
         shape = (problem.graph.n_edges, problem.n_features)
         result.keep_duals(lambda: np.zeros(shape))
