@@ -43,7 +43,8 @@ class SmoothNodes(NodeFunctions):
         return gradients
 
     def hessians(self, z: FloatArray) -> FloatArray:
-        hessians: FloatArray = self.loss.hessians_at(self.point(z)) / self.hessian_unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            hessians: FloatArray = self.loss.hessians_at(self.point(z)) / self.hessian_unit
         return hessians
 
     def gradient_errors(self, z: FloatArray) -> FloatArray:
@@ -55,14 +56,16 @@ class SmoothNodes(NodeFunctions):
 
     def hessian_errors(self, z: FloatArray) -> FloatArray:
         x = self.point(z)
-        errors: FloatArray = hessian_errors(self.loss, x, self.loss.hessians_at(x)) / self.hessian_unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors: FloatArray = hessian_errors(self.loss, x, self.loss.hessians_at(x)) / self.hessian_unit
         return errors
 
     def within(self, z: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
         x = self.point(z)
         # The computed x is off by a rounding of its own.
         radius = reach * self.step_unit + 2 * EPS * lengths(x)
-        low, high = hessian_range(self.loss, x, radius)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = hessian_range(self.loss, x, radius)
         return low / self.hessian_unit, high / self.hessian_unit
 
     def sums(self, labels: IntArray, sizes: IntArray, over: SumClusters) -> ClusterSums:
@@ -101,7 +104,7 @@ class _SmoothSums(ClusterSums):
         return self._over(self._nodes.within(z, np.full(len(z), reach))[0])
 
 
-_STEPS = 200
+_STEPS = 100
 """Most Newton steps for a minimiser; ten are usual, many where there is none."""
 _PATIENCE = 6
 """Halvings of a Newton step after which another direction is taken."""
@@ -132,15 +135,15 @@ def newton_minimisers(loss: NodeLoss, parts: IntArray) -> FloatArray:
     smallest, stalls = np.full(n_parts, np.inf), np.zeros(n_parts)
     for _ in range(_STEPS):
         with np.errstate(over="ignore", invalid="ignore"):
-            errors = over(lengths(loss.gradient_error(x[parts])))
+            errors, hessians = over(lengths(loss.gradient_error(x[parts]))), over(loss.hessians_at(x[parts]))
         sizes = lengths(gradients)
         stalls = np.where(sizes < 0.5 * smallest, 0, stalls + 1)
         smallest = np.minimum(smallest, sizes)
         # At rounding level a few more steps gain the last digit; a stall far above it means no minimiser.
         active = (sizes > 0) & ~((sizes <= errors * (count + 1)) & (stalls > 1))
-        if not active.any():
+        if not active.any() or not np.isfinite(hessians).all():
             break
-        p = _direction(over(loss.hessians_at(x[parts])), gradients, d)
+        p = _direction(hessians, gradients, d)
         slopes = np.abs(np.einsum("ka,ka->k", p, gradients))
         steps = np.where(active, 1.0, 0.0)
         for turn in range(40):

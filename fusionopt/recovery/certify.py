@@ -272,7 +272,9 @@ def _spread(model: ClusterModel, solution: ScaledSolution, share: FloatArray) ->
     Where the Hessians change, any of them lies between the two matrices that hold on the ball around y.
     """
     labels, d = model.labels, model.n_features
-    z, reach = solution.y[labels], solution.radii[labels]
+    z = solution.y[labels]
+    # Where no radius is known nothing is made of the constant.
+    reach = np.where(np.isfinite(solution.radii), solution.radii, 0.0)[labels]
     errors = model.nodes.hessian_errors(z)
     errors = errors + share * model.sum_clusters(errors)[labels]
     low, high = model.nodes.within(z, reach)
@@ -363,7 +365,7 @@ def _decide_decoupled(
     fused = connected(model) & (model.sum_clusters((~same).astype(np.float64)) == 0) & settled
     z, reach = solution.y[labels], solution.radii[labels]
     pull = nodes.gradients(z)
-    size = traces(nodes.within(z, reach)[1], model.n_features)
+    size = traces(nodes.within(z, np.where(np.isfinite(reach), reach, 0.0))[1], model.n_features)
     errors = _NodeErrors(model, solution)
     moved = lengths(pull) > errors.rounding + _product(size, reach)
     lost = model.sum_clusters((moved & (model.sizes[labels] > 1)).astype(np.float64)) > 0

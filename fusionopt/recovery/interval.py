@@ -28,7 +28,7 @@ BoolArray = NDArray[np.bool_]
 
 TOLERANCE = 1e-4
 """Relative distance of an end to a lam that is not certified."""
-SCAN = 40
+SCAN = 32
 """Values of lam that are scanned when none are given."""
 _DEEPEST = 1e-6
 """Smallest scanned lam, relative to the largest."""
@@ -173,7 +173,7 @@ def recovery_interval(
     labels : array-like (m,)
         The partition, any labels.
     lams : array-like (L,) > 0, or None
-        Scanned values. None: 40 values evenly spaced in log lam, from a quarter of the least flow that the clusters
+        Scanned values. None: 32 values evenly spaced in log lam, from a quarter of the least flow that the clusters
         need at lam = 0 up to a lam that fuses every component; lam = 0 too where no cluster needs a flow.
 
     Returns
@@ -189,7 +189,7 @@ def recovery_interval(
     -----
     The set of these lams need not be an interval: for losses with different Hessians clusters may split again as lam
     grows. Certified is each lam that was looked at, not what lies between; between scanned lams whose flows nearly
-    fit, golden sections look for a touch. About 80 restricted problems and flow tests.
+    fit, golden sections look for a touch. About 60 restricted problems and flow tests.
 
     References
     ----------

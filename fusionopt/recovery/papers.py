@@ -7,7 +7,7 @@ what was printed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -246,9 +246,7 @@ def fpfc_constants(
 
 def fpfc_theorem1(
     *,
-    gradient_squares: ArrayLike,
-    prox_squares: ArrayLike,
-    residual_squares: ArrayLike,
+    trace: Mapping[str, ArrayLike],
     objective_start: float,
     objective_least: float = 0.0,
     lam: float,
@@ -260,21 +258,24 @@ def fpfc_theorem1(
 
     Parameters
     ----------
-    gradient_squares, prox_squares, residual_squares : array-like (K,)
-        ||grad_w L_0||^2, ||G||^2 and ||grad_v L_0||^2 after each round.
+    trace : mapping of str to array-like (K,)
+        What was recorded after each round, such as ``Result.trace``: "gradient_squares" is ||grad_w L_0||^2,
+        "prox_squares" ||G||^2 and "residual_squares" ||grad_v L_0||^2; other columns are not read.
     objective_start, objective_least : float
         F(w^0), and a lower bound of F.
     lam, xi, n_nodes, **constants
         As in `fpfc_constants`.
     """
-    rows = [
-        _checks.as_nonnegative_array(name, value)
-        for name, value in (
-            ("gradient_squares", gradient_squares),
-            ("prox_squares", prox_squares),
-            ("residual_squares", residual_squares),
+    columns = ("gradient_squares", "prox_squares", "residual_squares")
+    missing = [name for name in columns if name not in trace]
+    if missing:
+        _checks.refuse(
+            f"trace has no column {missing[0]!r}; it needs {', '.join(columns)}.",
+            argument="trace",
+            got=sorted(trace),
+            wanted="the squared norms of each round",
         )
-    ]
+    rows = [_checks.as_nonnegative_array(name, trace[name]) for name in columns]
     known = fpfc_constants(lam=lam, xi=xi, n_nodes=n_nodes, **constants)
     room = objective_start - objective_least + n_nodes * xi * lam / 4.0
     rounds = len(rows[0])

@@ -261,6 +261,8 @@ def _local_bounds(
 
     def least(reach: float, penalty: bool) -> float:
         blocks: FloatArray = newton.sums.below(y, reach)
+        if not np.isfinite(blocks).all():
+            return -np.inf
         if not penalty:
             values = blocks if blocks.ndim == 1 else np.linalg.eigvalsh(blocks)[:, 0]
             return float(values.min() - (8.0 * d + 32) * EPS * traces(blocks, d).max() - doubt)

@@ -34,18 +34,19 @@ def test_every_partition_of_a_path_on_the_line(labels, low, high):
 
 
 def test_a_partition_that_never_occurs():
-    found = recovery_interval(LINE, [0, 1, 0, 1, 1])
+    found = recovery_interval(LINE, [0, 1, 0, 1, 1], np.geomspace(0.1, 3.0, 8))
     assert found.exact == [] and found.guaranteed is None and not found.certified.any()
 
 
 def test_a_path_that_splits_has_two_intervals():
-    # Four nodes apart below 2/3 and again between 2 and 22/3: the answer of the splitting path, by hand.
+    # Four nodes apart below 2/3 (the scan starts at 0.3) and again between 2 and 22/3: the splitting path, by hand.
     graph = Graph.from_edges(4, [[0, 1], [0, 3], [1, 2]], [0.5, 1.0, 1.0])
     problem = FusionProblem(SquaredDistance([1.0, -1.0, 10.0, -10.0]), graph)
-    found = recovery_interval(problem, [0, 1, 2, 3])
-    assert np.array(found.exact) == pytest.approx(np.array([[0.0, 2 / 3], [2.0, 22 / 3]]), rel=2e-4)
+    lams = np.geomspace(0.3, 11.0, 12)
+    found = recovery_interval(problem, [0, 1, 2, 3], lams)
+    assert np.array(found.exact) == pytest.approx(np.array([[0.3, 2 / 3], [2.0, 22 / 3]]), rel=2e-4)
     assert found.guaranteed is None and np.isnan(found.theorem1_from)
-    middle = recovery_interval(problem, [0, 0, 1, 2])
+    middle = recovery_interval(problem, [0, 0, 1, 2], lams)
     assert np.array(middle.exact) == pytest.approx(np.array([[2 / 3, 2.0]]), rel=2e-4)
 
 
@@ -54,7 +55,7 @@ def test_agglomeration_fails_for_unequal_hessians():
     root = np.sqrt(10.0)
     loss = LeastSquares([[[1.0]], [[root]]] + [[[1.0]]] * 3, [[0.0], [root]] + [[100.0]] * 3)
     problem = FusionProblem(loss)
-    (run,) = recovery_interval(problem, [0, 0, 1, 1, 1]).exact
+    (run,) = recovery_interval(problem, [0, 0, 1, 1, 1], np.geomspace(0.1, 2.0, 8)).exact
     assert run == pytest.approx((1 / 3.8, 0.625), rel=2e-4)
     # Split afterwards: five users in three clusters, and in the other order.
     told = certify(problem.with_lam(0.63), [0, 1, 2, 2, 2])
@@ -77,7 +78,8 @@ def test_agglomeration_holds_for_equal_hessians():
 def test_the_guaranteed_interval_lies_inside_the_exact_one():
     rng = np.random.default_rng(1)
     points = np.concatenate([rng.normal(0, 0.1, (5, 2)), rng.normal(9, 0.1, (6, 2))])
-    found = recovery_interval(FusionProblem(SquaredDistance(points)), [0] * 5 + [1] * 6)
+    lams = np.geomspace(0.005, 2.0, 10)
+    found = recovery_interval(FusionProblem(SquaredDistance(points)), [0] * 5 + [1] * 6, lams)
     ((low, high),) = found.exact
     assert found.guaranteed is not None
     assert low <= found.guaranteed[0] < found.guaranteed[1] <= high
@@ -126,12 +128,12 @@ def test_the_flow_curve_of_clusters_that_no_flow_can_hold():
     graph = Graph.from_edges(4, [[0, 1], [1, 2], [2, 3]])
     problem = FusionProblem(SquaredDistance([0.0, 5.0, 0.1, 9.0]), graph)
     assert np.isinf(flow_curve(problem, [0, 1, 0, 2], [0.1]).upper).all()
-    assert recovery_interval(problem, [0, 1, 0, 2]).exact == []
+    assert recovery_interval(problem, [0, 1, 0, 2], [0.1, 1.0]).exact == []
 
 
 def test_units_do_not_matter():
     scaled = FusionProblem(SquaredDistance(1e-8 * np.array([0.0, 1.0, 3.0, 7.0, 12.0])))
-    ((low, high),) = recovery_interval(scaled, [0, 0, 0, 1, 2]).exact
+    ((low, high),) = recovery_interval(scaled, [0, 0, 0, 1, 2], 1e-8 * np.geomspace(0.4, 2.5, 8)).exact
     assert (low, high) == pytest.approx((5e-8 / 6, 17e-8 / 12), rel=2e-4)
 
 

@@ -78,9 +78,12 @@ def fpfc(rng, active_count, rounds, m=6, d=2, local=12):
     columns = np.array(rows).T
     share = active_count / m
     return {
-        "gradient_squares": columns[0],
-        "prox_squares": columns[1],
-        "residual_squares": columns[2],
+        "trace": {
+            "gradient_squares": columns[0],
+            "prox_squares": columns[1],
+            "residual_squares": columns[2],
+            "time": np.arange(rounds),
+        },
         "objective_start": objective,
         "lipschitz": 1.0,
         "curvature_below": 1e-3,
@@ -219,6 +222,11 @@ def test_a_balanced_clustering_gains_nothing_and_one_cluster_has_no_weights():
     [
         (lambda: verify("cfl-5"), InvalidArgumentError, "cfl-4"),
         (lambda: verify("fpfc-1"), InvalidArgumentError, "cannot be generated"),
+        (
+            lambda: verify("fpfc-1", trace={}, objective_start=1.0, lam=1.0, xi=0.1, n_nodes=2),
+            InvalidArgumentError,
+            "trace has no column 'gradient_squares'",
+        ),
         (lambda: verify(similarity=np.eye(2)), InvalidArgumentError, "without a statement"),
         (lambda: verify("cfl-6", alpha=np.eye(2)), InvalidArgumentError, "cfl-6: .*alpha"),
         (
