@@ -28,7 +28,7 @@ def solve(
     settings : Settings or None
         Picks the method; None takes the best certified one for this problem, with every default.
     warm_start : Result, array-like (n_nodes, n_features) or None
-        Where to start; the answer does not depend on it beyond the tolerance.
+        Where to start; with a convex penalty the answer does not depend on it beyond the tolerance.
     callback : callable or None
         Called with a `Progress` at each check; a true return value stops the run.
 
@@ -37,7 +37,8 @@ def solve(
     Result
         ``status`` "optimal" promises gap <= eps_rel max(|P|, |D|) + eps_abs, or a gap within the rounding error
         of computing it, at the x returned and with the duals returned. "user_limit" and "interrupted" come with
-        the best point reached and its own valid gap.
+        the best point reached and its own valid gap. With a penalty that is not convex the status is "stationary",
+        the gap NaN, ``lower_bound`` a number below F and ``starts`` the table of starting points (docs/penalties.md).
 
     Raises
     ------
