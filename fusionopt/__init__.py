@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NotConvergedError,
     )
     from fusionopt.estimators import ConvexClustering
+    from fusionopt.fused_models import FusedClassifier, FusedRegression
     from fusionopt.graph import Graph
     from fusionopt.losses import (
         CallableLoss,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
     from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings
-    from fusionopt.solver import solve
+    from fusionopt.solver import solve, solve_many
 
     __version__: str
 
@@ -49,6 +50,8 @@ _NAMES = {
     "AdmmSettings": "settings",
     "CallableLoss": "losses",
     "ConvexClustering": "estimators",
+    "FusedClassifier": "fused_models",
+    "FusedRegression": "fused_models",
     "DcSettings": "settings",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
@@ -79,6 +82,7 @@ _NAMES = {
     "lambda_max_bounds": "critical",
     "solution_path": "path",
     "solve": "solver",
+    "solve_many": "solver",
 }
 
 __all__ = [
@@ -86,6 +90,8 @@ __all__ = [
     "CallableLoss",
     "ConvexClustering",
     "DcSettings",
+    "FusedClassifier",
+    "FusedRegression",
     "FusionProblem",
     "FusionoptError",
     "Graph",
@@ -121,6 +127,7 @@ __all__ = [
     "scaling",
     "solution_path",
     "solve",
+    "solve_many",
     "verify",
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from numpy.typing import ArrayLike
 
 from fusionopt import _checks
@@ -74,3 +76,70 @@ def solve(
     session = open_session(problem, chosen, point)
     with watch_interrupt() as interrupt:
         return session.run(Monitor(chosen, interrupt, callback))
+
+
+def solve_many(
+    problems: Iterable[FusionProblem], settings: Settings | None = None, *, callback: Callback | None = None
+) -> list[Result]:
+    """Solve problems one after another (seeds, folds, lams), sharing what neighbours have in common.
+
+    Parameters
+    ----------
+    problems : iterable of FusionProblem
+        A problem with the loss, graph and penalty (the same objects) of the one before it goes on from its state,
+        whatever its lam; one of the same shape starts from its answer.
+    settings : Settings or None
+        For all of them.
+    callback : callable or None
+        As in `solve`; a true return value stops the problem at hand, and the next one begins.
+
+    Returns
+    -------
+    list of Result
+        In the order given; each keeps its own duals. After Ctrl-C the list ends with the interrupted one.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        As in `solve`, before the problem it concerns is begun.
+
+    Examples
+    --------
+    >>> from fusionopt import FusionProblem, SquaredDistance, solve_many
+    >>> problem = FusionProblem(SquaredDistance([0.0, 2.0]))
+    >>> [r.n_clusters for r in solve_many(problem.with_lam(lam) for lam in (0.5, 1.5))]
+    [2, 1]
+    """
+    results: list[Result] = []
+    session, before = None, None
+    with watch_interrupt() as interrupt:
+        for problem in problems:
+            _checks.check_instance(
+                "problems",
+                problem,
+                FusionProblem,
+                "for instance FusionProblem(loss, graph, lam=1.0), in a list",
+            )
+            chosen = default_settings(problem) if settings is None else settings
+            _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
+            parts = (problem.loss, problem.graph, problem.penalty)
+            if (
+                session is not None
+                and before is not None
+                and all(a is b for a, b in zip(parts, before, strict=True))
+            ):
+                session.set_lam(problem.lam)
+            else:
+                point = results[-1].x if results else None
+                shape = (problem.n_nodes, problem.n_features)
+                session = open_session(
+                    problem, chosen, None if point is None or point.shape != shape else point
+                )
+            before = parts
+            result = session.run(Monitor(chosen, interrupt, callback))
+            if result.has_duals:
+                result.keep_duals(result.edge_duals().copy)
+            results.append(result)
+            if interrupt.requested:
+                break
+    return results
