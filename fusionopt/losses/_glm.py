@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import lsq_linear
 
 from fusionopt.losses._families import Family
 from fusionopt.losses._sampled import SampledLoss
@@ -18,6 +19,9 @@ NEWTON_STEPS = 12
 SHARPENING_STEPS = 3
 """Steps that are taken while the bound still falls, where it is finite already."""
 _BISECTIONS = 200
+_NEAR = 1e-2
+_MOST_ENTRIES = 20_000
+"""Least squares with bounds are tried at nodes that are this near, relative to the forces, and no larger."""
 HESSIAN_NUMBERS = 2e7
 """Where the Hessians hold more numbers than this and there is a ridge, the bound by the ridge alone is enough."""
 
@@ -108,7 +112,14 @@ class GlmLoss(SampledLoss):
                 if np.isfinite(best.gap).all() and not (improved and k < SHARPENING_STEPS):
                     return best
         # No point of the domain was found from x, where all curvature may have died out, nor from 0.
-        return smaller(best, judge(*self._bias_root(x, -g))) if self._free_bias else best
+        if self._free_bias:
+            best = smaller(best, judge(*self._bias_root(x, -g)))
+        left = np.flatnonzero(~np.isfinite(best.gap))
+        return (
+            smaller(best, judge(self._into_domain(x, -g, left), x))
+            if len(left) and self._ridge == 0
+            else best
+        )
 
     def _dual_newton(self, y: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The next y, the alpha of a Newton step from y, and the end y + dy of the whole step."""
@@ -122,6 +133,35 @@ class GlmLoss(SampledLoss):
             longest = np.maximum.reduceat(np.abs(along), self._design.offsets[:-1])
             step = 1 / np.maximum(longest, 1.0)
         return y + step[:, None] * dy, alpha, y + dy
+
+    def _into_domain(self, x: FloatArray, p: FloatArray, nodes: NDArray[np.int64]) -> FloatArray:
+        """Slopes at x, and at some nodes near their solution numbers of the domain of phi^* with B'alpha = p.
+
+        Least squares with bounds, so that samples without curvature take part too. Nothing is tried far out.
+        """
+        alpha = self._family.slope(self._design.predict(x), self._targets)
+        low, high = self._family.slope_range(self._targets)
+        r = p - self._gradient(x)
+        size = np.linalg.norm(p, axis=1) + np.linalg.norm(self._gradient(x), axis=1)
+        for i in nodes:
+            part = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+            weights = self._weights[part] / self.n_samples[i]
+            if (
+                np.linalg.norm(r[i]) > _NEAR * size[i]
+                or (part.stop - part.start) * self.n_features > _MOST_ENTRIES
+            ):
+                continue
+            rows = self._design.rows[part]
+            columns = (rows if isinstance(rows, np.ndarray) else rows.toarray()).T * weights
+            used = weights > 0
+            room = (low[part] - alpha[part])[used], (high[part] - alpha[part])[used]
+            if not used.any() or (room[0] >= room[1]).any():
+                continue
+            step = lsq_linear(columns[:, used], r[i], bounds=room, method="bvls", tol=1e-15).x
+            own = alpha[part]
+            own[used] = np.clip(own[used] + step, low[part][used], high[part][used])
+            alpha[part] = own
+        return alpha
 
     def _bias_root(self, x: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """alpha = phi' at (w, b) with the weights w of x and the b where the bias coordinate of p is met; and (w, b).

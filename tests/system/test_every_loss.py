@@ -120,6 +120,17 @@ def test_flat_directions_are_no_obstacle() -> None:
         assert np.abs(result.x).max() < 100
 
 
+@pytest.mark.parametrize("kind", ["logistic", "hinge", "hinge_bias", "huber_regression", "poisson"])
+def test_no_ridge_is_needed_for_a_certificate(kind: str) -> None:
+    case = draw(kind, np.random.default_rng([3, KINDS.index(kind)]), m=5, p=2, ridge=0.0, counts=6)
+    problem = fo.FusionProblem(case.loss, lam=0.1)
+    result, _ = solve_and_watch(problem)
+    best = reference.solve(problem, eps=1e-10).objective
+    assert result.status == "optimal", result.message
+    assert result.objective <= best + 1e-6 * abs(best) + 1e-9
+    assert result.dual_objective <= best + 1e-8 * max(abs(best), 1e-3)
+
+
 def test_the_verdict_follows_lam_along_a_path() -> None:
     """Node 0 is separable, its neighbour contradicts it: no minimiser at lam = 0 only."""
     loss = fo.Logistic([[[1.0], [-2.0]], [[1.0], [2.0]]], [[1, -1], [-1, 1]])

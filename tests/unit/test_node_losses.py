@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import fusionopt as fo
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError, MemoryLimitError
-from fusionopt.losses import _sampled
+from fusionopt.losses import _glm, _sampled
 from tests import loss_zoo
 from tests.loss_zoo import KINDS, SAMPLED, dense, draw
 
@@ -261,8 +261,8 @@ def test_sparse_designs_give_the_dense_numbers_and_stay_sparse(kind):
 
 def test_a_wide_sparse_design_is_never_made_dense():
     rng = np.random.default_rng(0)
-    p = 200_000
-    rows = [sparse.random_array((3, p), density=1e-5, rng=rng, format="csr") for _ in range(20)]
+    p = 60_000
+    rows = [sparse.random_array((3, p), density=1e-4, rng=rng, format="csr") for _ in range(20)]
     loss = fo.Logistic(rows, [[1, -1, 1]] * 20, ridge=0.1)
     x = np.zeros((20, p))
     gap = loss.fenchel(x, -loss.gradient(x)).gap
@@ -428,3 +428,33 @@ def test_force_is_checked():
 def test_equal_sizes_take_one_batch_and_ragged_nodes_one_for_each_size():
     assert len(_sampled.Design(np.ones((6, 2)), np.array([3, 3]))._batches) == 1
     assert len(_sampled.Design(np.ones((7, 2)), np.array([3, 1, 3]))._batches) == 2
+
+
+@pytest.mark.parametrize("kind", ["logistic", "hinge", "hinge_bias", "huber_regression", "poisson"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_without_ridge_least_squares_with_bounds_find_the_domain(kind, is_sparse, monkeypatch):
+    """Newton steps switched off: near the solution the bound is finite, valid and of first order; far out it is inf."""
+    monkeypatch.setattr(_glm, "NEWTON_STEPS", 0)
+    case = drawn(kind, 12, {"counts": 9, "ridge": 0.0, "is_sparse": is_sparse, "unit_weights": True})
+    loss, x = case.loss, point(case.loss, 1, 0.5)
+    y = x + point(loss, 2, 1e-5)
+    g = -loss.gradient(y)
+    exact = loss.values(x) - loss.values(y) + (g * (x - y)).sum(axis=1)
+    told = loss.fenchel(x, g)
+    assert (told.gap + told.error >= exact - 1e-15).all()
+    assert np.isfinite(told.gap).sum() >= 3, "one node may have no room left in its bounds"
+    assert (told.gap[np.isfinite(told.gap)] <= 1e-3).all()
+    far = loss.fenchel(x, 5.0 + 3 * g).gap
+    assert np.isinf(far).all()
+
+
+def test_models_of_huber_losses_lie_between_hessian_and_majorant():
+    for kind in ("huber", "huber_regression"):
+        loss = drawn(kind, 13, {"counts": 5}).loss
+        for size in (0.1, 1.0, 10.0):
+            x, d = point(loss, 3, size), loss.n_features
+            model, hessian, top = (
+                dense(h, d) for h in (loss.model_hessians_at(x), loss.hessians_at(x), loss.majorant())
+            )
+            assert np.linalg.eigvalsh(model - hessian).min() >= -1e-14
+            assert np.linalg.eigvalsh(top - model).min() >= -1e-14
