@@ -60,7 +60,8 @@ def test_classifier(n_classes: int, fit_intercept: bool) -> None:
     assert model.labels_.tolist() == [0, 0, 1, 1]
     probability = model.predict_proba(X, groups)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
-    least = 0.85 if fit_intercept or n_classes == 2 else 0.6
+    # Fused models are biased towards each other; three classes suffer more than two, and most without intercepts.
+    least = 0.85 if n_classes == 2 else 0.75 if fit_intercept else 0.6
     assert np.mean(model.predict(X, groups) == y) > least
     assert set(model.predict(X)) <= set(model.classes_)
     copy = pickle.loads(pickle.dumps(model))
