@@ -232,3 +232,21 @@ def test_losses_without_a_minimiser_or_a_modulus_are_left_undecided():
         told = certify(problem, [0, 0, 1, 1], duals=np.zeros((6, loss.n_features)))
         assert not told.holds and not told.refuted and told.undecided
         assert np.isinf(told.radii).all()
+
+
+def test_a_callable_loss_with_its_constants_is_certified_like_the_loss_it_is():
+    points = np.array([[0.0, 0.0], [0.2, 0.1], [5.0, 5.0], [5.1, 4.8]])
+    given = fo.CallableLoss(
+        lambda x: 0.5 * np.square(x - points).sum(axis=1),
+        lambda x: x - points,
+        4,
+        2,
+        lipschitz=1.0,
+        strong_convexity=1.0,
+    )
+    for lam, labels in ((0.5, [0, 0, 1, 1]), (0.01, [0, 1, 2, 3]), (0.5, [0, 1, 2, 3])):
+        duals = np.zeros((6, 2))
+        told = certify(fo.FusionProblem(given, lam=lam), labels, duals=duals)
+        same = certify(fo.FusionProblem(fo.SquaredDistance(points), lam=lam), labels, duals=duals)
+        assert told.holds == same.holds
+        np.testing.assert_allclose(told.centers, same.centers, atol=1e-8)

@@ -1,0 +1,44 @@
+"""From a solve to a saved certificate to its stand-alone check, for a loss without a closed conjugate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusionopt as fo
+from fusionopt import verify
+from fusionopt.certificate import Certificate
+
+
+@pytest.mark.parametrize("free_bias", [False, True])
+def test_a_logistic_answer_is_checked_without_the_solver(tmp_path, free_bias):
+    rng = np.random.default_rng(2)
+    truth = np.repeat([[1.5, -1.0], [-1.5, 1.0]], 4, axis=0)
+    designs = [rng.standard_normal((40, 2)) for _ in range(8)]
+    labels = [(z @ w + rng.logistic(size=40) > 0).astype(int) for z, w in zip(designs, truth, strict=True)]
+    groups = np.repeat(np.arange(8), 40)
+    stacked, flat = np.concatenate(designs), np.concatenate(labels)
+    problem = fo.FusionProblem(
+        fo.Logistic(stacked, flat, ridge=0.02, free_bias=free_bias, groups=groups), lam=0.03
+    )
+    result = fo.solve(problem)
+    assert result.status == "optimal" and result.labels_certified
+    assert result.n_clusters < 8
+    result.certificate().save(tmp_path / "c.npz")
+    np.savez(tmp_path / "d.npz", designs=stacked, targets=flat, groups=groups)
+    check = [str(tmp_path / "c.npz"), "--data", str(tmp_path / "d.npz")]
+    assert verify.main(check) == 0
+    assert verify.main(check[:1]) == 3
+    # The same claims for other labels are false.
+    flat[0] = 1 - flat[0]
+    np.savez(tmp_path / "d.npz", designs=stacked, targets=flat, groups=groups)
+    assert verify.main(check) == 1
+    # A lie that is hashed anew is still a lie.
+    claims = dict(Certificate.load(tmp_path / "c.npz").arrays)
+    claims["dual_objective"] = claims["objective"] + 0.0
+    claims["gap"] = claims["gap"] * 0
+    claims["duals"] = 0.9 * claims["duals"]
+    flat[0] = 1 - flat[0]
+    np.savez(tmp_path / "d.npz", designs=stacked, targets=flat, groups=groups)
+    Certificate(claims).save(tmp_path / "c.npz")
+    assert verify.main(check) == 1
