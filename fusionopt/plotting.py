@@ -11,6 +11,7 @@ replace it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 INK = "#20242b"
+LIGHT_INK = "#e8eaee"
 QUIET = "#8a9099"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -82,12 +84,21 @@ def new_axes(ax: Axes | None, width: float = 4.9, height: float = 3.7) -> Axes:
     return axes
 
 
+def _ink(ax: Axes) -> str:
+    """`INK`, or a light one on axes whose own ground is dark (matplotlib's dark styles)."""
+    from matplotlib.colors import to_rgba
+
+    red, green, blue, alpha = to_rgba(ax.get_facecolor())
+    return INK if alpha == 0 or 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else LIGHT_INK
+
+
 def dress(ax: Axes, title: str, x: str, y: str) -> None:
     """Title, names, spines and grid in the style of all figures."""
-    ax.set_title(title, loc="left", color=INK, fontsize=11.5)
-    ax.set_xlabel(x, color=INK, fontsize=10.5)
-    ax.set_ylabel(y, color=INK, fontsize=10.5)
-    ax.tick_params(which="both", colors=INK, labelsize=9.5)
+    ink = _ink(ax)
+    ax.set_title(title, loc="left", color=ink, fontsize=11.5)
+    ax.set_xlabel(x, color=ink, fontsize=10.5)
+    ax.set_ylabel(y, color=ink, fontsize=10.5)
+    ax.tick_params(which="both", colors=ink, labelsize=9.5)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(QUIET)
@@ -107,7 +118,7 @@ def legend_below(ax: Axes) -> None:
             bbox_to_anchor=(0.5, -0.16),
             ncols=2,
             frameon=False,
-            labelcolor=INK,
+            labelcolor=_ink(ax),
             fontsize=9.5,
             handlelength=1.6,
             columnspacing=1.4,
@@ -194,7 +205,7 @@ def log_axis(ax: Axes, lams: FloatArray) -> None:
 def _mark_lam(ax: Axes, chosen: Result | None) -> None:
     if chosen is not None:
         lam = float(chosen.problem.lam)
-        ax.axvline(lam, color=INK, linewidth=1.2, linestyle="--", label=f"chosen lam = {lam:.4g}")
+        ax.axvline(lam, color=_ink(ax), linewidth=1.2, linestyle="--", label=f"chosen lam = {lam:.4g}")
 
 
 def plot_paths(
@@ -407,7 +418,7 @@ def plot_projection(
             centres[:, 1],
             s=110,
             marker="X",
-            color=INK,
+            color=_ink(ax),
             label="centres x of these",
             zorder=5,
             linewidths=0,
@@ -557,3 +568,177 @@ def _draw_gaps(ax: Axes, x: FloatArray, gaps: FloatArray, tolerance: float, line
         ax.axhline(
             tolerance, color=COLORS[1], linestyle="--", linewidth=1.4, label=f"tolerance {tolerance:.0e}"
         )
+
+
+def plot_dendrogram(path: PathResult, *, chosen: Result | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the tree of merges: leaves are rows, a bar joins two clusters at the lam of their merge.
+
+    Parameters
+    ----------
+    path : PathResult
+        A hierarchy that reaches one cluster a component.
+    chosen : Result, optional
+        Marks its lam, and colours each of its clusters.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        The path has no tree; the message says why.
+
+    Notes
+    -----
+    Drawn without recursion, so that chains of thousands of merges are no trouble. Joins of components, which never
+    merge, are left out. Merges at lam = 0 (equal rows) stand at the left of the smallest other merge.
+    """
+    from matplotlib.collections import LineCollection
+
+    tree = path.linkage()
+    n = path.problem.n_nodes
+    across = _leaf_places(tree, n)
+    finite = np.isfinite(tree[:, 2])
+    heights = tree[finite, 2]
+    positive = heights[heights > 0]
+    floor = 0.5 * float(positive.min()) if len(positive) else 1.0
+    level = np.full(n + len(tree), floor)
+    level[n:] = np.where(finite, np.maximum(tree[:, 2], floor), np.nan)
+    left, right = tree[finite, 0].astype(np.int64), tree[finite, 1].astype(np.int64)
+    top = level[n:][finite]
+    corners = np.stack(
+        [
+            np.column_stack([level[left], across[left]]),
+            np.column_stack([top, across[left]]),
+            np.column_stack([top, across[right]]),
+            np.column_stack([level[right], across[right]]),
+        ],
+        axis=1,
+    )
+    ax = new_axes(ax)
+    ink = _ink(ax)
+    colors: Any = ink
+    if chosen is not None:
+        styles = cluster_styles(chosen.labels)
+        names = _single_label(tree, n, chosen.labels)[n:][finite]
+        colors = [styles[name][0] if name in styles else ink for name in names.tolist()]
+    raster = len(corners) > _RASTER_ABOVE
+    ax.add_collection(LineCollection(list(corners), colors=colors, linewidths=0.9, rasterized=raster))
+    ax.set_ylim(-0.5, n - 0.5)
+    if len(positive):
+        ax.set_xlim(floor, 1.1 * float(positive.max()))
+        ax.set_xscale("log")
+        _plain_log(ax.xaxis, floor, float(positive.max()))
+    ax.set_yticks([])
+    _mark_lam(ax, chosen)
+    dress(ax, "Tree of merges", "lam", f"{_rows(n)}, in the order of the tree")
+    legend_below(ax)
+    return ax
+
+
+def plot_heat_map(
+    path: PathResult,
+    *,
+    chosen: Result | None = None,
+    column_names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the data as a heat map, its rows in the order of the tree (of the chosen clusters where there is none).
+
+    Parameters
+    ----------
+    path : PathResult
+    chosen : Result, optional
+        A bar at the left shows its clusters.
+    column_names : sequence of str, optional
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Notes
+    -----
+    Each column is shown in units of its own standard deviation, cut at 3. Losses without data points show x at the
+    smallest lam. Missing cells stay blank.
+    """
+    points = reference_points(path)
+    order, sorted_by = _row_order(path, chosen)
+    centred = points - np.nanmean(points, axis=0)
+    spread = np.sqrt(np.nanmean(np.square(centred), axis=0))
+    scaled = centred / np.where(spread > 0, spread, 1.0)
+    n, d = points.shape
+    ax = new_axes(ax, 4.9, 4.6)
+    image = ax.imshow(
+        np.clip(scaled[order], -3, 3), aspect="auto", cmap="PuOr_r", vmin=-3, vmax=3, interpolation="nearest"
+    )
+    if chosen is not None:
+        styles = cluster_styles(chosen.labels)
+        labels = chosen.labels[order]
+        for first, last in _runs(labels):
+            color = styles[int(labels[first])][0] if int(labels[first]) in styles else QUIET
+            ax.add_patch(_bar(-0.5 - 0.06 * d, first - 0.5, 0.04 * d, last - first + 1, color))
+        ax.set_xlim(-0.5 - 0.08 * d, d - 0.5)
+    dress(ax, f"Data, rows in the order of {sorted_by}", "column", _rows(n))
+    ax.grid(False)
+    ax.set_yticks([])
+    if column_names is not None and d <= 12:
+        ax.set_xticks(range(d), [str(name) for name in column_names], rotation=45, ha="right")
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.6, pad=0.02)
+    bar.ax.tick_params(labelsize=9.5, colors=_ink(ax))
+    bar.set_label("standard deviations", color=_ink(ax), fontsize=9.5)
+    return ax
+
+
+def _bar(x: float, y: float, width: float, height: float, color: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), width, height, color=color, linewidth=0)
+
+
+def _leaf_places(tree: FloatArray, n: int) -> FloatArray:
+    """Place of every node of a linkage across the tree: leaves in order, each merge between its two parts."""
+    places = np.zeros(n + len(tree))
+    places[_leaves(tree, n)] = np.arange(n)
+    for k, (left, right) in enumerate(tree[:, :2].astype(np.int64)):
+        places[n + k] = 0.5 * (places[left] + places[right])
+    return places
+
+
+def _leaves(tree: FloatArray, n: int) -> IntArray:
+    """Leaves of a linkage from one side to the other; an explicit stack, for trees may be n deep."""
+    pairs = tree[:, :2].astype(np.int64)
+    out: list[int] = []
+    stack = [n + len(tree) - 1]
+    while stack:
+        node = stack.pop()
+        if node < n:
+            out.append(node)
+        else:
+            stack += [int(pairs[node - n, 1]), int(pairs[node - n, 0])]
+    return np.array(out, dtype=np.int64)
+
+
+def _single_label(tree: FloatArray, n: int, labels: IntArray) -> IntArray:
+    """Label of the leaves below each node of a linkage; -1 where they differ."""
+    out = np.concatenate([labels, np.zeros(len(tree), dtype=np.int64)])
+    for k, (left, right) in enumerate(tree[:, :2].astype(np.int64)):
+        out[n + k] = out[left] if out[left] == out[right] else -1
+    return out
+
+
+def _row_order(path: PathResult, chosen: Result | None) -> tuple[IntArray, str]:
+    try:
+        return _leaves(path.linkage(), path.problem.n_nodes), "the tree"
+    except InvalidArgumentError:
+        if chosen is None:
+            return np.arange(path.problem.n_nodes), "the table"
+        return np.argsort(chosen.labels, kind="stable"), "the clusters"
+
+
+def _runs(labels: IntArray) -> list[tuple[int, int]]:
+    starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
+    ends = np.r_[starts[1:] - 1, len(labels) - 1]
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))

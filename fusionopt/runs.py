@@ -261,6 +261,7 @@ class _Job:
         self.settings = settings
         self.table = table
         self.notes: list[str] = list(table.notes)
+        self.has_tree = False
         self.scaled: Standardised | None = None
         points = table.values
         if request.standardise:
@@ -402,7 +403,6 @@ class _Job:
         if self.table.labels is not None:
             comparison = compare_labels(result.labels, self.table.labels)
             aris = [adjusted_rand(r.labels, self.table.labels) for r in results]
-        figures = self._figures(folder, path, result)
         rows = [_result_row(r) for r in results]
         if aris is not None:
             rows = [row | {"ari": ari} for row, ari in zip(rows, aris, strict=True)]
@@ -412,6 +412,7 @@ class _Job:
         self._write_tables(folder, result, rows)
         if path is not None:
             self._write_path(folder, path)
+        figures = self._figures(folder, path, result)
         proof = result.has_duals and result.problem.graph.n_edges * result.x.shape[1] <= _MAX_DUALS
         folder.write_text(
             "report.html",
@@ -514,6 +515,22 @@ class _Job:
             )
         )
         if path is not None:
+            if self.has_tree:
+                drawn.append(
+                    (
+                        "tree",
+                        plotting.plot_dendrogram(path, chosen=result),
+                        "The tree of merges; the clusters chosen are coloured.",
+                    )
+                )
+            if self.points.shape[1] > 1:
+                drawn.append(
+                    (
+                        "heat-map",
+                        plotting.plot_heat_map(path, chosen=result, column_names=self.table.column_names),
+                        "The table, similar rows side by side; at the left the clusters chosen.",
+                    )
+                )
             drawn.append(
                 (
                     "gaps",
@@ -572,6 +589,7 @@ class _Job:
         except InvalidArgumentError as error:
             self.notes.append(f"There is no tree: {error}")
         else:
+            self.has_tree = True
             folder.write_table("tree", ["left", "right", "lam", "rows"], tree.tolist())
         assert self.selection is not None
         folder.write_table(

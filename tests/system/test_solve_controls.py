@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -360,3 +361,49 @@ def test_a_solve_repeats_bit_for_bit() -> None:
         a, b = fusionopt.solve(problem), fusionopt.solve(problem)
         assert a.x.tobytes() == b.x.tobytes()
         assert a.edge_duals().tobytes() == b.edge_duals().tobytes()
+
+
+@pytest.mark.parametrize("run", [fusionopt.solve, fusionopt.solution_path])
+def test_a_callback_must_be_callable_and_say_yes_or_no(run: Callable[..., object]) -> None:
+    problem = catalogue.line_complete([0.0, 1.0, 5.0], 0.1).problem()
+    with pytest.raises(fusionopt.InvalidTypeError, match="callback=3 cannot be called; give a function"):
+        run(problem, callback=3)
+    with pytest.raises(
+        fusionopt.InvalidTypeError, match="the callback returned a ndarray; return True to stop"
+    ):
+        run(problem, callback=lambda progress: np.zeros(2))
+
+
+@pytest.mark.parametrize("kind", [fusionopt.Result, fusionopt.PathResult])
+def test_a_missing_file_is_a_sentence(kind: type, tmp_path: Path) -> None:
+    with pytest.raises(
+        fusionopt.InvalidArgumentError, match=r"none\.npz' cannot be read: No such file.*\.save is"
+    ):
+        kind.load(tmp_path / "none.npz")
+    with pytest.raises(fusionopt.InvalidArgumentError, match="cannot be read: Is a directory"):
+        kind.load(tmp_path)
+
+
+def test_a_path_keeps_one_row_a_cluster_and_gives_back_the_same_bits() -> None:
+    problem = catalogue.random_squared(np.random.default_rng(4), "knn", 40, 3).problem()
+    path = fusionopt.solution_path(problem, n_lams=6)
+    assert all(result.is_compact for result in path.results)
+    result = path.results[2]
+    assert result.x.shape == (40, 3)
+    assert result.centers.shape == (result.n_clusters, 3)
+    assert problem.with_lam(result.problem.lam).objective(result.x) == pytest.approx(
+        result.objective, rel=1e-9
+    )
+    # Rows of a cluster that differ are kept as they are.
+    rough = fusionopt.solve(problem.with_lam(0.05))
+    values = {
+        name: getattr(rough, name) for name in ("problem", "settings", "objective", "dual_objective", "gap")
+    }
+    values |= {name: getattr(rough, name) for name in ("rel_gap", "status", "message", "n_iter", "trace")}
+    values |= {name: getattr(rough, name) for name in ("primal_residual", "dual_residual")}
+    own = np.random.default_rng(0).normal(size=(40, 3))
+    odd = fusionopt.Result(
+        **values, x=own, labels=np.zeros(40, dtype=np.int64), setup_time=0.0, solve_time=0.0
+    )
+    assert not odd.compact().is_compact
+    assert odd.x is own

@@ -80,6 +80,8 @@ def test_path_writes_a_whole_folder(table: Path, capsys: pytest.CaptureFixture[s
         "clusters.svg",
         "projection.png",
         "gaps.svg",
+        "tree.svg",
+        "heat-map.png",
     }
     assert _left(table.parent) == {"table.csv", "deep"}
 
