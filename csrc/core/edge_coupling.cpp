@@ -4,6 +4,7 @@
 
 #include "core/coupling.hpp"
 #include "core/ladder.hpp"
+#include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
 
@@ -13,6 +14,11 @@ namespace {
 constexpr double kInnerTolerance = 0.1;
 constexpr Index kMaxInner = 200;
 constexpr Index kMaxBalance = 2000;
+// A direct factor pays once conjugate gradients have made as many passes as ordering the nodes costs, and a
+// solve needs more of them than two passes over the factor are worth. Costs are in multiplications.
+constexpr double kOrdering = 150.0;   // passes over all edges that finding the ordering is worth
+constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
+constexpr Index kPatience = 60;  // passes of a balancing before a factor is asked for
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -109,6 +115,19 @@ class EdgeCoupling final : public Coupling {
     }
 
     Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
+        const Index block = loss.dense ? d_ : 1;
+        const double pass = pass_cost(block);
+        // A singular loss may leave a component without any curvature: there the factor is no inverse.
+        if (!loss.singular && passes_ > kOrdering * static_cast<double>(block) && prepare(block) &&
+            recent_ * pass > 2.0 * direct_.entries() * static_cast<double>(d_ / block)) {
+            if (!direct_.ready() || !fresh_) {
+                factor(loss, block);
+                fresh_ = true;
+            }
+            x = b;
+            direct_.solve(x.data(), d_ / block);
+            return 1;
+        }
         const auto apply = [&](const Vector& v, Vector& av) {
             for (Index i = 0; i < m_; ++i) loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
             add_laplacian(v, av);
@@ -117,7 +136,10 @@ class EdgeCoupling final : public Coupling {
             for (Index i = 0; i < m_; ++i)
                 loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_, scratch_.data());
         };
-        return pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_);
+        const Index inner = pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_);
+        passes_ += static_cast<double>(inner);
+        recent_ += 0.2 * (static_cast<double>(inner) - recent_);
+        return inner;
     }
 
     // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves
@@ -188,7 +210,7 @@ class EdgeCoupling final : public Coupling {
         }
     }
 
-    Index balance(const Labels& labels, Index, const Vector& e, double tol, double noise,
+    Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise,
                   Vector& phi) override {
         fill_matrix([&](Index edge) {
             return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0;
@@ -207,7 +229,19 @@ class EdgeCoupling final : public Coupling {
         double floor = 0.0;
         for (const double degree : degree_)
             if (degree > 0.0) floor += static_cast<double>(d_) * noise * noise / degree;
-        Index passes = pcg(apply, precondition, e, phi, tol, kMaxBalance, work_, floor);
+        const bool known = block_ == 1 && direct_.entries() > 0.0;
+        Index passes = pcg(apply, precondition, e, phi, tol, known ? 1 : kPatience, work_, floor);
+        if (passes >= (known ? 1 : kPatience) && prepare(1)) {
+            // The inside edges alone, one node of each cluster held: exact for sums that vanish.
+            pin(labels, n_clusters);
+            const auto exact = [&](const Vector& r, Vector& z) {
+                z = r;
+                direct_.solve(z.data(), d_);
+            };
+            std::fill(phi.begin(), phi.end(), 0.0);
+            return passes + 8 + pcg(apply, exact, e, phi, std::fmax(tol, 1e-12), 4, work_, floor);
+        }
+        passes += pcg(apply, precondition, e, phi, tol, kMaxBalance, work_, floor);
         // A second solve refines the first one's rounding where all digits are wanted.
         if (tol < 1e-8) passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_, floor);
         return passes;
@@ -264,8 +298,55 @@ class EdgeCoupling final : public Coupling {
             action(e, std::sqrt(squared));
         }
     }
+    // Multiplications of a pass over all edges, per right hand side of a factor with this block.
+    double pass_cost(Index block) const {
+        return 2.0 * static_cast<double>(n_edges_ + m_) * static_cast<double>(d_ / block);
+    }
+    // Orders the nodes for a factor, once; false where its fill is too large.
+    bool prepare(Index block) {
+        if (block_ != block) {
+            block_ = block;
+            const double most = kLargestFactor * static_cast<double>(n_edges_ * d_ * block * block);
+            fits_ = direct_.analyse(m_, tail_.data(), head_.data(), n_edges_, block, most);
+        }
+        return fits_;
+    }
+    // H + B' R B with the matrix of the last fill_matrix().
+    void factor(const QuadraticLoss& loss, Index block) {
+        const Index size = block * block;
+        diagonal_.assign(at(m_ * size), 0.0);
+        off_.assign(at(n_edges_ * size), 0.0);
+        for (Index i = 0; i < m_; ++i) {
+            double* own = diagonal_.data() + i * size;
+            if (block == 1) {
+                own[0] = loss.eigenvalues[at(i)] + degree_[at(i)];
+            } else {
+                std::copy_n(loss.hessian.data() + i * size, size, own);
+                for (Index k = 0; k < block; ++k) own[k * block + k] += degree_[at(i)];
+            }
+            for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place)
+                for (Index k = 0; k < block; ++k)
+                    off_[at(edge_of_[at(place)] * size + k * block + k)] = -value_[at(place)];
+        }
+        direct_.factor(diagonal_.data(), off_.data());
+    }
+    void pin(const Labels& labels, Index n_clusters) {
+        diagonal_.assign(degree_.begin(), degree_.end());
+        off_.assign(at(n_edges_), 0.0);
+        std::vector<char> held(at(n_clusters), 0);
+        for (Index i = 0; i < m_; ++i) {
+            char& done = held[at(labels[at(i)])];
+            if (!done) diagonal_[at(i)] = degree_[at(i)] > 0.0 ? 2.0 * degree_[at(i)] : 1.0;
+            done = 1;
+            for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place)
+                off_[at(edge_of_[at(place)])] = -value_[at(place)];
+        }
+        direct_.factor(diagonal_.data(), off_.data());
+        fresh_ = false;
+    }
     template <class Entry>
     void fill_matrix(const Entry& entry) {
+        fresh_ = false;
         for (Index i = 0; i < m_; ++i) {
             double total = 0.0;
             for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
@@ -310,6 +391,11 @@ class EdgeCoupling final : public Coupling {
     std::vector<std::int32_t> neighbour_, edge_of_;
     Vector value_, degree_, scratch_, worst_;
     PcgWork work_;
+    SparseCholesky direct_;  // analysed for block_ unknowns a node (0: not yet), when its fill fits_
+    Index block_ = 0;
+    bool fits_ = false, fresh_ = false;  // fresh_: factor of the matrix of the last fill_matrix()
+    double passes_ = 0.0, recent_ = 0.0;  // of conjugate gradients: in total, and a running mean of a solve
+    Vector diagonal_, off_;
     UnionFind sets_;
 };
 

@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/sparse_cholesky.hpp"
+
 namespace fusionopt {
 
 namespace {
@@ -18,6 +20,8 @@ constexpr double kSharp = 1e-4;      // relative residual of a direction that ma
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
 constexpr Index kMinCg = 10;  // however little of the budget is left
+constexpr Index kPatience = 30;          // passes of CG before a direct factor is tried
+constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -116,6 +120,26 @@ class Penalty {
                 return edge_product<3>(v, out);
             default:
                 return edge_product<0>(v, out);
+        }
+    }
+
+    // Adds lam * that Hessian to the blocks of a sparse matrix (edge lists only): diagonal [n][d][d], off
+    // [edges][d][d].
+    void add_blocks(Vector& diagonal, Vector& off) const {
+        const Index dd = d_ * d_;
+        off.resize(p_.tail.size() * at(dd));
+        for (std::size_t e = 0; e < p_.tail.size(); ++e) {
+            const double* u = unit_.data() + static_cast<Index>(e) * d_;
+            double* di = diagonal.data() + p_.tail[e] * dd;
+            double* dj = diagonal.data() + p_.head[e] * dd;
+            const double c = p_.lam * inverse_[e];
+            for (Index a = 0; a < d_; ++a)
+                for (Index b = 0; b < d_; ++b) {
+                    const double value = c * ((a == b ? 1.0 : 0.0) - u[a] * u[b]);
+                    off[e * at(dd) + at(a * d_ + b)] = -value;
+                    di[a * d_ + b] += value;
+                    dj[a * d_ + b] += value;
+                }
         }
     }
 
@@ -239,7 +263,7 @@ class Newton {
     }
 
     Outcome run(Index max_steps, double budget) {
-        const double first = norm(current_.gradient);
+        const double first = norm(current_.gradient), floor = rounding_floor();
         budget_ = budget;
         double best = std::numeric_limits<double>::infinity();
         int stalled = 0;
@@ -250,7 +274,9 @@ class Newton {
             stalled = size < 0.5 * best ? 0 : stalled + 1;
             best = std::fmin(best, size);
             if (stalled >= 6 || work > budget) return Outcome::kStalled;
-            const double forcing = std::fmin(0.1, std::fmax(1e-8, size / (first + 1e-300)));
+            // Quadratic convergence, and no more digits than rounding leaves.
+            const double forcing =
+                std::fmin(0.1, std::fmax(std::fmax(1e-8, size / (first + 1e-300)), 0.3 * floor / size));
             direction(forcing, true);
             // A hit seen along a rough direction is looked at again along a sharp one: distances between
             // centres are small numbers.
@@ -314,6 +340,17 @@ class Newton {
         const double pen = penalty_.gradient(p.w, p.gradient);
         p.objective = value + p_.lam * pen;
         p.rounding = 4.0 * kEps * (magnitude + p_.lam * pen);
+    }
+
+    // Norm of the smallest gradient that at_rounding() asks for.
+    double rounding_floor() const {
+        double total = 0.0;
+        for (Index i = 0; i < n_; ++i) {
+            double scale = p_.lam * degree_[at(i)];
+            for (Index k = 0; k < d_; ++k) scale += std::fabs(p_.loss.linear[at(i * d_ + k)]);
+            total += scale * scale;
+        }
+        return 16.0 * kEps * std::sqrt(total / static_cast<double>(n_));
     }
 
     // The gradient is a sum of terms of this size; below its rounding error nothing more can be gained. With
@@ -403,10 +440,46 @@ class Newton {
         };
         for (std::size_t k = 0; k < rhs_.size(); ++k) rhs_[k] = -current_.gradient[k];
         if (fresh) std::fill(step_.begin(), step_.end(), 0.0);
+        const auto count = [&](Index passes) { work += edges_ * (1.0 + static_cast<double>(passes)); };
         const Index affordable = static_cast<Index>((budget_ - work) / std::fmax(edges_, 1.0)),
                     limit = std::clamp(affordable, kMinCg, kMaxCg);
-        work += edges_ *
-                (1.0 + static_cast<double>(pcg(apply, precondition, rhs_, step_, forcing, limit, work_)));
+        if (direct_ != Direct::kReady) {
+            const bool iterate = p_.complete || direct_ == Direct::kTooLarge || limit < kPatience;
+            const Index passes = iterate ? limit : kPatience;
+            const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
+            count(made);
+            if (iterate || made < passes || !analyse()) return;
+        }
+        factor();
+        const auto exact = [&](const Vector& r, Vector& z) {
+            z = r;
+            sparse_.solve(z.data(), 1);
+        };
+        count(pcg(apply, exact, rhs_, step_, forcing, limit, work_));
+    }
+
+    bool analyse() {
+        const double most = kLargestFactor * edges_ * static_cast<double>(d_ * d_ * d_);
+        const bool fits = sparse_.analyse(n_, p_.tail.data(), p_.head.data(),
+                                                          static_cast<Index>(p_.tail.size()), d_, most);
+        direct_ = fits ? Direct::kReady : Direct::kTooLarge;
+        return fits;
+    }
+
+    void factor() {
+        const Index dd = d_ * d_;
+        Vector& diagonal = blocks_;
+        diagonal.assign(at(n_ * dd), 0.0);
+        for (Index i = 0; i < n_; ++i) {
+            double* own = diagonal.data() + i * dd;
+            if (p_.loss.dense)
+                std::copy_n(p_.loss.hessian.data() + i * dd, dd, own);
+            else
+                for (Index k = 0; k < d_; ++k) own[k * d_ + k] = p_.loss.eigenvalues[at(i)];
+        }
+        penalty_.add_blocks(diagonal, off_);
+        sparse_.factor(diagonal.data(), off_.data());
+        work += sparse_.cost() / (4.0 * static_cast<double>(d_));
     }
 
     // Centres that differ by no more than rounding are one: the direction between them means nothing.
@@ -479,6 +552,10 @@ class Newton {
     std::vector<std::int32_t> group_;
     Index n_groups_ = 0;
     bool pass_through_ = false;
+    enum class Direct { kUntried, kReady, kTooLarge };
+    Direct direct_ = Direct::kUntried;
+    SparseCholesky sparse_;
+    Vector blocks_, off_;
     Point current_, trial_;
     PcgWork work_;
 };
