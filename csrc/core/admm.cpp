@@ -54,7 +54,8 @@ bool Admm::run(Index iterations) {
         ++since_start_;
         if (checking && check()) return true;
         for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
-        coupling_->solve_x(loss_, rhs_, x_);
+        const Index inner = coupling_->solve_x(loss_, rhs_, x_);
+        sweep_work_ += static_cast<double>(coupling_->n_edges()) * static_cast<double>(2 + inner);
     }
     return false;
 }
@@ -277,6 +278,7 @@ void Admm::restart() {
     next_adapt_ = 20;
     tightening_ = 1.0;
     clip_ = 100.0;
+    sweep_work_ = 0.0;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
     coupling_->solve_x(loss_, rhs_, x_);
 }

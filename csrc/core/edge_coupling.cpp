@@ -16,9 +16,9 @@ constexpr Index kMaxInner = 200;
 constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes costs, and a
 // solve needs more of them than two passes over the factor are worth. Costs are in multiplications.
-constexpr double kOrdering = 150.0;   // passes over all edges that finding the ordering is worth
+constexpr double kOrdering = 150.0;      // passes over all edges that finding the ordering is worth
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
-constexpr Index kPatience = 60;  // passes of a balancing before a factor is asked for
+constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -126,7 +126,7 @@ class EdgeCoupling final : public Coupling {
             }
             x = b;
             direct_.solve(x.data(), d_ / block);
-            return 1;
+            return 1 + static_cast<Index>(2.0 * direct_.entries() * static_cast<double>(d_ / block) / pass);
         }
         const auto apply = [&](const Vector& v, Vector& av) {
             for (Index i = 0; i < m_; ++i) loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
@@ -393,7 +393,7 @@ class EdgeCoupling final : public Coupling {
     PcgWork work_;
     SparseCholesky direct_;  // analysed for block_ unknowns a node (0: not yet), when its fill fits_
     Index block_ = 0;
-    bool fits_ = false, fresh_ = false;  // fresh_: factor of the matrix of the last fill_matrix()
+    bool fits_ = false, fresh_ = false;   // fresh_: factor of the matrix of the last fill_matrix()
     double passes_ = 0.0, recent_ = 0.0;  // of conjugate gradients: in total, and a running mean of a solve
     Vector diagonal_, off_;
     UnionFind sets_;

@@ -121,9 +121,8 @@ FinishReport Admm::finish() {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     unproject();
     FinishReport report;
-    // A sweep costs about two visits an edge; finishing a large problem may cost a quarter of what they did.
-    const double budget =
-        std::fmax(kFreeWork, 0.5 * static_cast<double>(n_iter_) * static_cast<double>(coupling_->n_edges()));
+    // Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
+    const double budget = std::fmax(kFreeWork, 0.25 * sweep_work_);
     Index middle = 0;
     const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as

@@ -9,8 +9,8 @@ namespace {
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
-constexpr Index kNarrow = 4;         // supernodes of fewer columns join their parent where the zeros are few
-constexpr double kZeros = 0.25;      // share of explicit zeros allowed in a joined supernode
+constexpr Index kNarrow = 4;     // supernodes of fewer columns join their parent where the zeros are few
+constexpr double kZeros = 0.25;  // share of explicit zeros allowed in a joined supernode
 
 // Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996, without supervariables).
 // The element made by a pivot is the pattern of its column.
@@ -196,9 +196,8 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
             Supernode& last = nodes_.back();
             const Index tip = last.first + last.columns - 1;
             if (tip == k - 1 && up[at(k - 1)] == k) {
-                const double missing =
-                    static_cast<double>(rows[at(k)].size() + 1 - rows[at(k - 1)].size()) *
-                    static_cast<double>(last.columns);
+                const double missing = static_cast<double>(rows[at(k)].size() + 1 - rows[at(k - 1)].size()) *
+                                       static_cast<double>(last.columns);
                 const double width = static_cast<double>(rows[at(k)].size() + 1);
                 const double total = width * static_cast<double>(last.columns + 1);
                 joined = missing == 0.0 || (zeros.back() + missing <= kZeros * total) ||
@@ -341,8 +340,7 @@ void SparseCholesky::substitute(double* x, Index given) const {
         double* const top = x + node.first * b * columns;
         double* const below = scratch_.data();
         for (Index r = 0; r < node.rows; ++r)
-            std::copy_n(x + rows_[at(node.rows_at + r)] * b * columns, b * columns,
-                        below + r * b * columns);
+            std::copy_n(x + rows_[at(node.rows_at + r)] * b * columns, b * columns, below + r * b * columns);
         for (Index j = own - 1; j >= 0; --j) {
             const double* const factor = panel + j * size;
             double* const value = top + j * columns;

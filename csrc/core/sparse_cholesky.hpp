@@ -42,7 +42,7 @@ class SparseCholesky {
     bool ready_ = false;
     std::vector<std::int32_t> order_, place_;  // order_[k]: node eliminated k-th; place_: its inverse
     std::vector<Supernode> nodes_;
-    std::vector<Index> rows_;  // elimination positions, ascending in each supernode
+    std::vector<Index> rows_;           // elimination positions, ascending in each supernode
     std::vector<Index> start_, entry_;  // by column: edges to later columns
     std::vector<Index> target_;
     Vector panels_;
