@@ -19,7 +19,7 @@ constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out no
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
-constexpr Index kMinCg = 10;  // however little of the budget is left
+constexpr Index kMinCg = 10;             // however little of the budget is left
 constexpr Index kPatience = 30;          // passes of CG before a direct factor is tried
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 
@@ -460,8 +460,8 @@ class Newton {
 
     bool analyse() {
         const double most = kLargestFactor * edges_ * static_cast<double>(d_ * d_ * d_);
-        const bool fits = sparse_.analyse(n_, p_.tail.data(), p_.head.data(),
-                                                          static_cast<Index>(p_.tail.size()), d_, most);
+        const bool fits =
+            sparse_.analyse(n_, p_.tail.data(), p_.head.data(), static_cast<Index>(p_.tail.size()), d_, most);
         direct_ = fits ? Direct::kReady : Direct::kTooLarge;
         return fits;
     }
