@@ -284,7 +284,8 @@ def _why(content: RecoverContent) -> str:
     text += (
         "<p>Rows of one cluster are tied by the edges between them. Each edge may pull with a force up to lam times "
         "its weight. An edge below its limit holds its two ends together by itself; an edge at its limit is "
-        "<strong>binding</strong>: it has nothing left. A cluster parts when its binding edges cut it in two.</p>\n"
+        "<strong>binding</strong>: it has nothing left. A cluster parts when its binding edges cut it in two. Forces "
+        "inside a cluster can be shared out in more than one way; shown are those of the certificate.</p>\n"
     )
     text += _cluster_table(content)
     if content.together is None:

@@ -1,4 +1,4 @@
-"""From a solve to a saved certificate to its stand-alone check, for a loss without a closed conjugate."""
+"""From a solve to a saved certificate to its stand-alone check: a loss without a closed conjugate, missing cells."""
 
 from __future__ import annotations
 
@@ -42,3 +42,15 @@ def test_a_logistic_answer_is_checked_without_the_solver(tmp_path, free_bias):
     np.savez(tmp_path / "d.npz", designs=stacked, targets=flat, groups=groups)
     Certificate(claims).save(tmp_path / "c.npz")
     assert verify.main(check) == 1
+
+
+def test_missing_cells_stay_missing_in_the_check(tmp_path):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((12, 3))
+    a[0, 1] = a[5, 2] = np.nan
+    result = fo.solve(fo.FusionProblem(fo.SquaredDistance(a), lam=0.1))
+    assert result.status == "optimal"
+    result.certificate().save(tmp_path / "c.npz")
+    for name, cells, code in (("same", a, 0), ("filled", np.nan_to_num(a), 1)):
+        np.save(tmp_path / f"{name}.npy", cells)
+        assert verify.main([str(tmp_path / "c.npz"), "--data", str(tmp_path / f"{name}.npy")]) == code
