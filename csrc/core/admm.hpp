@@ -54,7 +54,7 @@ class Admm {
 
     // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule (for singular losses:
     // when the iteration's own balance does, whose duals finish() or certify() must still bring into the
-    // range of the Hessians). No allocation.
+    // range of the Hessians). No allocation, but for the direct factor of an edge list (edge_coupling.cpp).
     bool run(Index iterations);
     // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
     // was, so run() may go on.
