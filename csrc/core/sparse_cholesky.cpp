@@ -234,6 +234,16 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         if (!last.empty()) nodes_[at(owner[at(last.front())])].children.push_back(s);
     }
     entries_ = static_cast<double>(panel);
+    // Children lie on top of the stack when their parent is at work, in post-order.
+    Index top = 0, deepest = 0, widest = 0;
+    for (Supernode& node : nodes_) {
+        for (const Index below : node.children)
+            top -= nodes_[at(below)].rows * nodes_[at(below)].rows * b * b;
+        node.update_at = top;
+        top += node.rows * node.rows * b * b;
+        deepest = std::max(deepest, top);
+        widest = std::max(widest, (node.columns + node.rows) * b);
+    }
     if (cost_ > max_cost) return false;
 
     // The edges of each column to later ones.
@@ -252,42 +262,42 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         target_[at(spot)] = std::max(a, c);
     }
     panels_.assign(at(panel), 0.0);
+    updates_.resize(at(deepest));
+    front_.resize(at(widest * widest));
+    where_.assign(at(n), 0);
     permuted_.clear();
     return true;
 }
 
 void SparseCholesky::factor(const double* diagonal, const double* off) {
     const Index b = block_, bb = b * b;
-    std::vector<Index> where(at(n_), -1);
-    std::vector<Vector> updates(nodes_.size());
-    Vector front;
-    for (std::size_t s = 0; s < nodes_.size(); ++s) {
-        const Supernode& node = nodes_[s];
+    std::vector<Index>& where = where_;
+    double* const front = front_.data();
+    for (const Supernode& node : nodes_) {
         const Index size = (node.columns + node.rows) * b, columns = node.columns * b;
-        front.assign(at(size * size), 0.0);
+        std::fill_n(front, size * size, 0.0);
         for (Index c = 0; c < node.columns; ++c) where[at(node.first + c)] = c;
         for (Index r = 0; r < node.rows; ++r) where[at(rows_[at(node.rows_at + r)])] = node.columns + r;
         for (Index c = 0; c < node.columns; ++c) {
             const Index k = node.first + c;
             const double* own = diagonal + order_[at(k)] * bb;
             for (Index q = 0; q < b; ++q)
-                for (Index p = q; p < b; ++p) front[at((c * b + q) * size + c * b + p)] += own[p * b + q];
+                for (Index p = q; p < b; ++p) front[(c * b + q) * size + c * b + p] += own[p * b + q];
             for (Index spot = start_[at(k)]; spot < start_[at(k + 1)]; ++spot) {
                 const Index row = where[at(target_[at(spot)])];
                 const double* value = off + entry_[at(spot)] * bb;
                 for (Index q = 0; q < b; ++q)
-                    for (Index p = 0; p < b; ++p)
-                        front[at((c * b + q) * size + row * b + p)] += value[p * b + q];
+                    for (Index p = 0; p < b; ++p) front[(c * b + q) * size + row * b + p] += value[p * b + q];
             }
         }
         for (const Index child : node.children) {
             const Supernode& from = nodes_[at(child)];
-            const double* update = updates[at(child)].data();
+            const double* update = updates_.data() + from.update_at;
             const Index height = from.rows * b;
             for (Index c = 0; c < from.rows; ++c) {
                 const Index column = where[at(rows_[at(from.rows_at + c)])];
                 for (Index q = 0; q < b; ++q) {
-                    double* const target = front.data() + (column * b + q) * size;
+                    double* const target = front + (column * b + q) * size;
                     const double* const source = update + (c * b + q) * height;
                     for (Index p = q; p < b; ++p) target[column * b + p] += source[c * b + p];
                     for (Index r = c + 1; r < from.rows; ++r) {
@@ -296,16 +306,13 @@ void SparseCholesky::factor(const double* diagonal, const double* off) {
                     }
                 }
             }
-            Vector().swap(updates[at(child)]);
         }
-        eliminate(front.data(), size, columns);
-        std::copy_n(front.data(), size * columns, panels_.data() + node.panel_at);
+        eliminate(front, size, columns);
+        std::copy_n(front, size * columns, panels_.data() + node.panel_at);
         const Index height = node.rows * b;
-        Vector& update = updates[s];
-        update.resize(at(height * height));
+        double* const update = updates_.data() + node.update_at;
         for (Index c = 0; c < height; ++c)
-            std::copy_n(front.data() + (columns + c) * size + columns + c, height - c,
-                        update.data() + c * height + c);
+            std::copy_n(front + (columns + c) * size + columns + c, height - c, update + c * height + c);
     }
     ready_ = true;
 }

@@ -22,6 +22,7 @@ class SparseCholesky {
     double entries() const { return entries_; }
     // diagonal [n][block][block], off [n_edges][block][block] (symmetric blocks, the same for (i, j) and
     // (j, i)). A pivot that is not positive after rounding is replaced by one.
+    // No allocation.
     void factor(const double* diagonal, const double* off);
     // In place: v <- A^-1 v for `columns` right hand sides, v [n][block][columns].
     void solve(double* v, Index columns) const;
@@ -32,6 +33,7 @@ class SparseCholesky {
         Index first = 0, columns = 0;  // in elimination order
         Index rows_at = 0, rows = 0;   // below the diagonal: positions in rows_
         Index panel_at = 0;            // in panels_
+        Index update_at = 0;           // in updates_, a stack in post-order
         std::vector<Index> children;
     };
     template <int Columns>
@@ -45,7 +47,8 @@ class SparseCholesky {
     std::vector<Index> rows_;           // elimination positions, ascending in each supernode
     std::vector<Index> start_, entry_;  // by column: edges to later columns
     std::vector<Index> target_;
-    Vector panels_;
+    Vector panels_, front_, updates_;
+    std::vector<Index> where_;  // row of a node in the present front
     mutable Vector scratch_, permuted_;
 };
 
