@@ -59,3 +59,38 @@ def dual_value(problem: ClusteringProblem | RegressionProblem, v: FloatArray) ->
 def n_distinct_rows(x: FloatArray) -> int:
     """Rows that differ in at least one bit (the two zeros count as one)."""
     return len(np.unique(x + 0.0, axis=0))
+
+
+def complete_certificate(
+    points: FloatArray, lam: float, x: FloatArray, y: FloatArray, delta: float, reach: float
+) -> tuple[float, float]:
+    """F(x) and D(v), v_ij = reach (y_i - y_j) / max(||y_i - y_j||, delta), on the complete graph of weight 1.
+
+    D is -inf when reach > lam. Rows in blocks, no pair is stored: O(m^2 d) time.
+    """
+    if reach > lam:
+        return float("nan"), -np.inf
+    m = len(points)
+    centres, counts = np.unique(x, axis=0, return_counts=True)
+    fusion = 0.0
+    u = np.zeros_like(points)
+    rows = max(1, (1 << 22) // m)
+    for s in range(0, len(centres), rows):
+        lengths = np.sqrt(_squared_distances(centres[s : s + rows], centres))
+        fusion += 0.5 * float(counts[s : s + rows] @ lengths @ counts)
+    for s in range(0, m, rows):
+        block = y[s : s + rows]
+        scale = reach / np.maximum(np.sqrt(_squared_distances(block, y)), delta)
+        # sum_j scale_ij (y_i - y_j), column by column so that differences are formed before they are summed.
+        for k in range(points.shape[1]):
+            u[s : s + rows, k] = (scale * (block[:, k, None] - y[None, :, k])).sum(axis=1)
+    centred = points - points.mean(axis=0)
+    dual = float((u * centred).sum() - 0.5 * np.square(u).sum())
+    return 0.5 * float(np.square(x - points).sum()) + lam * fusion, dual
+
+
+def _squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    total = np.zeros((len(a), len(b)))
+    for k in range(a.shape[1]):
+        total += np.square(a[:, k, None] - b[None, :, k])
+    return total

@@ -209,6 +209,11 @@ class Result:
         """Whether `edge_duals` can answer."""
         return self._duals is not None
 
+    @property
+    def implicit_duals(self) -> ImplicitDuals | None:
+        """The duals as the point that implies them, O(n_nodes) numbers, where the method keeps them so; else None."""
+        return self._duals if isinstance(self._duals, ImplicitDuals) else None
+
     @cached_property
     def n_clusters(self) -> int:
         return int(self._labels.max()) + 1

@@ -23,13 +23,20 @@ constexpr Index kMaxCg = 40;
 constexpr double kCgTolerance = 0.1;
 constexpr int kMaxTrials = 8;
 constexpr int kMaxStageSteps = 40;
-constexpr int kPlacements = 3;         // Newton steps of new points in the field of the old ones
-constexpr double kSingleFloor = 5e-5;  // delta over the data's size below which float32 has too few digits
+constexpr int kPlacements = 3;  // Newton steps of new points in the field of the old ones
 constexpr Index kTreeFrom[] = {0, 6000, 6000, 15000};  // nodes from which the tree pays, by features
 constexpr double kGradientOpenness = 0.3, kProductOpenness = 0.7;
-constexpr double kTreeStat = 1e-6;  // residual, relative to the objective, down to which the tree is true
-constexpr double kTreeGap = 3e-4;   // the same for the gap
-constexpr double kTight = 1e-7;     // delta over the data's size at which a flow is polished
+constexpr double kTreeStat = 1e-6;    // residual, relative to the objective, down to which the tree is true
+constexpr double kTreeGap = 3e-4;     // the same for the gap
+constexpr double kFinishing = 0.1;    // of the pairs visited so far: a visit costs up to ten times as much
+constexpr double kFreeWork = 4e6;     // pairs of centres that finishing may visit without asking
+constexpr double kFullNewton = 40;    // visits a pair that Newton's method on the centres takes
+constexpr Index kMostCentres = 5000;  // its inverse distances take half the square of this, times 8 bytes
+// A point rounded to float32 moves by 6e-8 of the data's size, its force by that over delta times the share
+// of points inside delta: delta over the size has to be this many times that share, and this much in any
+// case.
+constexpr double kSinglePerShare = 2e-4, kSingleFloor = 2e-6;
+constexpr double kTight = 1e-7;  // delta over the data's size at which a flow is polished
 constexpr int kMaxPolish = 40, kPatience = 8;
 constexpr double kSharp = 1e-6;                       // what a polished flow may lack, relative to lam
 constexpr double kLoose = 1e-10;                      // more than the rounding of such a bound
@@ -231,7 +238,7 @@ class ImplicitSolver::Search {
 
     // With as few digits as the residual found allows.
     void look(const Level& level, const Points& x, double delta, bool single, Field& f) {
-        if (single && tree_pays(level)) {
+        if (tree_pays(level) && delta >= kSingleFloor * size_) {
             evaluate(level, x, delta, Digits::kFew, f);
             if (f.stat > kTreeStat * f.objective) return;
         }
@@ -390,7 +397,8 @@ class ImplicitSolver::Search {
     // Solves (Hessian) step = -gradient roughly; preconditioner: diagonal plus the motion of each group.
     void direction(const Level& level, const Points& x, double delta, Field& f, const Coarse& coarse,
                    bool single, Points& step) {
-        single = single || polishing_;
+        // The system is solved roughly: float32 serves it longer than the gradient.
+        single = single || polishing_ || delta >= kSingleFloor * size_;
         if (f.tree == nullptr && single && tree_pays(level))
             f.tree = std::make_shared<PairTree>(passes_, x, level.w, delta);
         const double in = curvature_ / static_cast<double>(d_), across = 1.0 - in;
@@ -501,9 +509,16 @@ class ImplicitSolver::Search {
         double best = kInfinity;
         int stage = 0, stalls = 0, refusals = 0;
         bool exact = relative < 3e-7;  // float32 no longer
-        bool single = !exact && delta >= kSingleFloor * size_;
+        bool single = !exact && delta >= kSinglePerShare * size_;
         Field f;
         look(level, x, delta, single, f);
+        const auto single_serves = [&](double at_delta) {
+            CompensatedSum inside;
+            for (Index i = 0; i < level.n; ++i) inside.add(level.w[at(i)] * f.sums.inside[at(i)]);
+            const double share = inside.value() / (level.total * level.total);
+            return !exact && at_delta >= size_ * std::fmax(kSinglePerShare * share, kSingleFloor);
+        };
+        single = single_serves(delta);
         while (true) {
             ++o_.counts_.stages;
             ++stage;
@@ -552,7 +567,7 @@ class ImplicitSolver::Search {
                 }
             }
             if (f.digits == Digits::kFew && primal - f.dual < kTreeGap * primal) {
-                evaluate(level, x, delta, Digits::kSingle, f);
+                evaluate(level, x, delta, single ? Digits::kSingle : Digits::kDouble, f);
                 primal = std::fmin(f.objective, rounded.objective);
             }
             const double gap = primal - f.dual;
@@ -582,7 +597,7 @@ class ImplicitSolver::Search {
             // Inside a cluster x = centre + delta q with q nearly independent of delta.
             Points contracted = x;
             const double shorter = factor * delta;
-            single = !exact && shorter >= kSingleFloor * size_;
+            single = single_serves(shorter);
             Field moved;
             bool moves = rounded.objective < f.objective;
             if (moves) {
@@ -625,7 +640,7 @@ class ImplicitSolver::Search {
             for (Index k = 0; k < d_; ++k) fresh.at(i, k) = x.at(nearest, k);
         }
         const double lam = old.lam;
-        const bool single = delta >= kSingleFloor * size_;
+        const bool single = delta >= kSinglePerShare * size_;
         FieldSums sums;
         Points gradient(n_new, d_);
         Vector own(at(n_new));
@@ -786,11 +801,11 @@ class ImplicitSolver::Search {
         o_.delta_ = size_;
     }
 
-    // The exact solution for the partitions next to the best one, where that costs no more than a pass: the
-    // lowest objective is kept, of equal ones the coarsest.
+    // The exact solution for the partitions next to the best one, where that costs no more than the search
+    // did: the lowest objective is kept, of equal ones the coarsest.
     void refine(const Level& level) {
         const Index n = level.n;
-        const double budget = std::fmax(4e6, 0.5 * static_cast<double>(n) * static_cast<double>(n));
+        const double budget = std::fmax(kFreeWork, kFinishing * passes_.pairs());
         Points x(n, d_);
         for (Index i = 0; i < n; ++i)
             for (Index k = 0; k < d_; ++k) x.at(i, k) = o_.dual_point_[at(order_[at(i)] * d_ + k)];
@@ -820,7 +835,7 @@ class ImplicitSolver::Search {
             const Groups groups =
                 group_points(x, flat, reach * o_.delta_, kGroupWork * static_cast<double>(n));
             const double edges = 0.5 * static_cast<double>(groups.count) * static_cast<double>(groups.count);
-            if (groups.count == last || 40.0 * edges > budget) continue;
+            if (groups.count == last || groups.count > kMostCentres || kFullNewton * edges > budget) continue;
             last = groups.count;
             Rounded start = round_to(level, x, groups);
             ReducedProblem reduced;

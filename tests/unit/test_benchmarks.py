@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import cvxpy_baseline, evaluate, numpy_admm, penalty_figures, problems, subgroups
+from benchmarks import cvxpy_baseline, evaluate, implicit, numpy_admm, penalty_figures, problems, subgroups
 from fusionopt import Scad
 
 
@@ -105,3 +105,31 @@ def test_subgroup_problem_and_its_oracle() -> None:
     assert (np.linalg.norm(centres - subgroups.CENTRES[3], axis=1) < 5 * errors).all()
     row = subgroups.measure(12, 2, seed=0)
     assert [r["penalty"] for r in row] == ["Scad", "Mcp", "L2Norm"]
+
+
+def test_judge_of_large_complete_graphs_agrees_with_the_one_of_edges() -> None:
+    problem = problems.gmm_complete(40, 2, 0.5)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 2))
+    x[5:20] = x[5]
+    y = rng.standard_normal((40, 2))
+    edges, _ = problem.pairs()
+    apart = y[edges[:, 0]] - y[edges[:, 1]]
+    reach = 0.999 * problem.lam
+    v = reach * apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 0.7)
+    primal, dual = evaluate.complete_certificate(problem.points, problem.lam, x, y, 0.7, reach)
+    assert primal == pytest.approx(evaluate.objective(problem, x), rel=1e-12)
+    assert dual == pytest.approx(evaluate.dual_value(problem, v), rel=1e-10)
+    beyond = evaluate.complete_certificate(problem.points, problem.lam, x, y, 0.7, 1.001 * problem.lam)
+    assert beyond[1] == -np.inf
+
+
+def test_implicit_benchmark_measures_and_judges() -> None:
+    row = implicit.measure(implicit.Case("agree", "duplicates", 100, 2, 0.9))
+    assert row["fault"] == "" and row["checked"] == "numpy"
+    assert isinstance(row["gap"], float) and row["gap"] <= 1e-6
+    kinds = [case for case in implicit.cases() if case.group == "kinds"]
+    assert len(kinds) == 18
+    assert {implicit.points(implicit.Case("", data, 50, 3, 0.5)).shape for data in ("moons", "t2")} == {
+        (50, 3)
+    }
