@@ -10,6 +10,9 @@
 //     t_i = sum_e +-w (y - 2 P(y)),   g_i = sum_e +-w P(y),   penalty = sum_e w ||x_i - x_j||    (g and
 //     penalty on request).
 // alpha = 0, stretch = 1 evaluates without changing y.
+//
+// Threads take chunks whose sums are added in the order of the chunks, so that the bits do not depend on the
+// number of threads.
 #pragma once
 
 #include "core/types.hpp"
@@ -26,30 +29,85 @@ struct StepParameters {
 // What a sweep does to y. Relax: the step above. Manifold: cross edges (x_i != x_j) get y = (lam/n + rho)(x_i
 // - x_j), n = ||x_i - x_j||; edges inside a cluster (x_i == x_j bitwise) get y = P(y) + phi_i - phi_j. Move:
 // y keeps its distance from the ball when lam changes. Project: every edge gets y = scale (P(y) + phi_i -
-// phi_j), or is only measured when `commit` is false (t and g are then meaningless).
-enum class SweepKind { kRelax, kManifold, kMove, kProject };
+// phi_j), or is only measured when `commit` is false (t and g are then meaningless). Measure: y is only read.
+enum class SweepKind { kRelax, kManifold, kMove, kProject, kMeasure };
 
-// Complete graph with weights w_ij = W r_i r_j. Row i holds the pairs (i, j > i) in blocks of kLanes, each
-// block [n_features][kLanes]. Node arrays are feature-major with leading dimension `stride` >= n_nodes +
-// kLanes; the padding of r must be zero.
-struct PairSweep {
+// Where the pairs of a complete graph lie. Rows come in strips of kStrip, columns in blocks of `lanes`; a strip
+// holds the blocks from its own diagonal to the end in tiles of `tile()` blocks, a tile holds its rows one
+// after another, so that a sweep reads the state from front to back while the columns of a tile stay in the
+// nearest cache. A block is [n_features][lanes]. Lanes with j <= i or j >= n_nodes are padding.
+struct PairLayout {
+    static constexpr Index kStrip = 16;
     Index n_nodes = 0;
     Index n_features = 0;
-    Index stride = 0;
-    double* y = nullptr;
-    const double* x = nullptr;    // [n_features][stride]
-    const double* r = nullptr;    // [stride]
-    const double* phi = nullptr;  // [n_features][stride], kManifold and kProject
-    double* t = nullptr;      // [n_features][stride], sums of r_j (y - 2P); the caller multiplies by W r_i
-    double* g = nullptr;      // same for P; nullptr: not wanted
-    double* row = nullptr;    // scratch, (2 n_features + 2) * kLanes
-    double* worst = nullptr;  // [stride], kManifold: largest such norm at each node
-    double penalty = 0.0;     // out: sum r_i r_j ||x_i - x_j|| when g is given
-    double largest = 0.0;     // out, kManifold, kProject: largest norm of the edges that received phi
-    double lam_old = 0.0;     // kMove only
-    double scale = 1.0;       // kProject only
-    bool commit = true;       // kProject only
+    Index lanes = kLanes;
+
+    Index n_blocks() const { return (n_nodes + lanes - 1) / lanes; }
+    Index n_strips() const { return (n_nodes + kStrip - 1) / kStrip; }
+    Index first_block(Index strip) const { return strip * (kStrip / lanes); }
+    Index rows(Index strip) const {
+        return n_nodes - strip * kStrip < kStrip ? n_nodes - strip * kStrip : kStrip;
+    }
+    Index tile() const { return n_features < 128 ? 128 / n_features : 1; }
+    // Blocks before a strip; n_strips() gives their number. Every strip but the last has kStrip rows.
+    Index blocks_before(Index strip) const {
+        const Index whole = strip < n_strips() ? strip : n_strips() - 1;
+        const Index count = kStrip * (whole * n_blocks() - (kStrip / lanes) * (whole * (whole - 1) / 2));
+        return strip == whole ? count : count + rows(whole) * (n_blocks() - first_block(whole));
+    }
+    Index size() const { return blocks_before(n_strips()) * n_features * lanes; }
+    // Where the block of row i that holds column j begins.
+    Index offset(Index i, Index j) const {
+        const Index strip = i / kStrip, first = first_block(strip), into = j / lanes - first;
+        const Index start = into / tile() * tile(), left = n_blocks() - first - start;
+        const Index width = left < tile() ? left : tile();
+        return (blocks_before(strip) + rows(strip) * start + (i - strip * kStrip) * width + into - start) *
+               n_features * lanes;
+    }
 };
+
+// Complete graph with weights w_ij = W r_i r_j. The state is float64, or float32 (`narrow`). What enters a
+// certificate is computed in float64 from the state as it is stored; only a relaxed step without duals on a
+// narrow state computes in float32, and then x and r are to be float32 too. Node arrays come in rows
+// [n_nodes][n_features] and in blocks [n_blocks][n_features][lanes] with zero padding.
+struct PairSweep {
+    PairLayout layout;
+    void* y = nullptr;
+    bool narrow = false;
+    bool want_dual = false;
+    const void* x_rows = nullptr;    // times alpha rho for a relaxed step without duals
+    const void* x_blocks = nullptr;  // the same
+    const void* r_rows = nullptr;    // [n_nodes]
+    const void* r_blocks = nullptr;  // [n_blocks][lanes]
+    const double* phi_rows = nullptr;
+    const double* phi_blocks = nullptr;  // kManifold and kProject
+    double lam_old = 0.0;                // kMove only
+    double scale = 1.0;                  // kProject only
+    bool commit = true;                  // kProject only
+
+    bool single() const { return narrow && !want_dual; }
+};
+
+// One chunk of strips of a PairSweep. Sums of r_j (y - 2P) over the other nodes of a pair, without W r_i: those
+// of the rows go to t_rows (the rows belong to this chunk alone), those of the columns to the chunk's own
+// t_blocks; g the same for P.
+struct PairChunk {
+    Index first_strip = 0;
+    Index last_strip = 0;  // one past
+    double* t_rows = nullptr;
+    double* t_blocks = nullptr;
+    double* g_rows = nullptr;
+    double* g_blocks = nullptr;
+    double* worst = nullptr;  // [n_blocks][lanes] of the chunk's own, kManifold: largest such norm at each node
+    double* scratch = nullptr;  // pair_scratch(layout)
+    double penalty = 0.0;       // out: sum r_i r_j ||x_i - x_j|| when duals are wanted
+    double largest = 0.0;       // out, kManifold, kProject: largest norm of the edges that received phi
+};
+
+// Numbers of scratch that a worker needs.
+inline Index pair_scratch(const PairLayout& layout) {
+    return 2 * (PairLayout::kStrip + layout.tile()) * layout.n_features * layout.lanes;
+}
 
 // Edge list; blocks of kLanes edges [n_features][kLanes]; padded edges join node 0 to itself with weight 0.
 struct EdgeSweep {
@@ -95,7 +153,7 @@ struct CentreSweep {
 
 struct SweepTable {
     const char* name;
-    void (*pairs)(PairSweep&, const StepParameters&, SweepKind);
+    void (*pairs)(const PairSweep&, const StepParameters&, SweepKind, PairChunk&);
     void (*edges)(EdgeSweep&, const StepParameters&, SweepKind);
     void (*centre_gradient)(CentreSweep&);  // d/dx_k of the sum, per r_k: the caller multiplies by r_k
     void (*centre_product)(CentreSweep&);   // its Hessian times p, per r_k

@@ -5,13 +5,25 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "core/sweep.hpp"
 
 namespace fusionopt {
 namespace FUSIONOPT_ISA_NAMESPACE {
 namespace {
+
+// Calls action with the number of features as a compile-time constant where that pays; 0 stands for any.
+template <int... known, class Action>
+void with_features(Index d, const Action& action) {
+    const bool found = (... || (d == known && (action(std::integral_constant<int, known>()), true)));
+    if (!found) action(std::integral_constant<int, 0>());
+}
+
+#include "core/lanes.hpp"
+#include "core/pair_sweep_impl.hpp"
 
 typedef double Lanes
     __attribute__((vector_size(kLanes * sizeof(double)), aligned(sizeof(double)), may_alias));
@@ -125,67 +137,6 @@ inline BlockResult update_block(double* y, Index d, Lanes radius, Lanes rho, Lan
     out.distance = want_dual ? root(apart) : splat(0.0);
     out.before = before;
     return out;
-}
-
-template <int D, SweepKind kind, bool want_dual>
-void pair_sweep(PairSweep& a, const StepParameters& step) {
-    const Features<D> f(a.n_features);
-    const Index d = f.n(), m = a.n_nodes, ld = a.stride;
-    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam),
-                lam_old = splat(a.lam_old);
-    const Lanes rho = splat(step.rho), alpha = splat(step.alpha), stretch = splat(step.stretch);
-    for (Index k = 0; k < d * ld; ++k) a.t[k] = 0.0;
-    if constexpr (want_dual)
-        for (Index k = 0; k < d * ld; ++k) a.g[k] = 0.0;
-    if constexpr (kind == SweepKind::kManifold)
-        for (Index k = 0; k < ld; ++k) a.worst[k] = 0.0;
-    double* const row_t = a.row;
-    double* const row_g = a.row + d * kLanes;
-    double penalty = 0.0;
-    Lanes largest = splat(0.0);
-    double* y = a.y;
-    for (Index i = 0; i + 1 < m; ++i) {
-        for (Index k = 0; k < 2 * d * kLanes; ++k) a.row[k] = 0.0;
-        const Lanes ri = splat(a.r[i]);
-        Lanes row_penalty = splat(0.0);
-        for (Index j = i + 1; j < m; j += kLanes, y += d * kLanes) {
-            const Lanes rj = load(a.r + j);
-            const auto difference = [&](Index k) { return a.x[k * ld + i] - load(a.x + k * ld + j); };
-            const auto potential = [&](Index k) {
-                return takes_potential(kind) ? a.phi[k * ld + i] - load(a.phi + k * ld + j) : splat(0.0);
-            };
-            const BlockResult b = update_block<D, kind, want_dual>(
-                y, d, radius, rho, alpha, stretch, lam_old, lam, a.scale, a.commit, difference, potential);
-            const Lanes to_t = 1.0 - 2.0 * b.projection;
-            for (Index k = 0; k < d; ++k) {
-                const Lanes value = load(y + k * kLanes);
-                const Lanes c = to_t * value;
-                store(row_t + k * kLanes, load(row_t + k * kLanes) + rj * c);
-                store(a.t + k * ld + j, load(a.t + k * ld + j) - ri * c);
-                if constexpr (want_dual) {
-                    const Lanes p = b.projection * value;
-                    store(row_g + k * kLanes, load(row_g + k * kLanes) + rj * p);
-                    store(a.g + k * ld + j, load(a.g + k * ld + j) - ri * p);
-                }
-            }
-            if constexpr (want_dual) row_penalty += rj * b.distance;
-            if constexpr (takes_potential(kind)) {
-                const Lanes before = rj > 0.0 ? b.before : splat(0.0);
-                largest = larger(largest, before);
-                if constexpr (kind == SweepKind::kManifold) {
-                    a.worst[i] = std::fmax(a.worst[i], maximum(before));
-                    store(a.worst + j, larger(load(a.worst + j), before));
-                }
-            }
-        }
-        for (Index k = 0; k < d; ++k) {
-            a.t[k * ld + i] += sum(load(row_t + k * kLanes));
-            if constexpr (want_dual) a.g[k * ld + i] += sum(load(row_g + k * kLanes));
-        }
-        if constexpr (want_dual) penalty += a.r[i] * sum(row_penalty);
-    }
-    a.penalty = penalty;
-    a.largest = maximum(largest);
 }
 
 template <int D, SweepKind kind, bool want_dual>
@@ -336,14 +287,6 @@ void centre_sweep(CentreSweep& a) {
 }
 
 template <int D, bool want_dual>
-void pairs_of_kind(PairSweep& a, const StepParameters& step, SweepKind kind) {
-    if (kind == SweepKind::kRelax) pair_sweep<D, SweepKind::kRelax, want_dual>(a, step);
-    if (kind == SweepKind::kManifold) pair_sweep<D, SweepKind::kManifold, want_dual>(a, step);
-    if (kind == SweepKind::kMove) pair_sweep<D, SweepKind::kMove, want_dual>(a, step);
-    if (kind == SweepKind::kProject) pair_sweep<D, SweepKind::kProject, want_dual>(a, step);
-}
-
-template <int D, bool want_dual>
 void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
     if (kind == SweepKind::kRelax) edge_sweep<D, SweepKind::kRelax, want_dual>(a, step);
     if (kind == SweepKind::kManifold) edge_sweep<D, SweepKind::kManifold, want_dual>(a, step);
@@ -351,36 +294,8 @@ void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
     if (kind == SweepKind::kProject) edge_sweep<D, SweepKind::kProject, want_dual>(a, step);
 }
 
-// Calls action with the number of features as a compile-time constant where that pays.
-template <class Action>
-void with_features(Index d, const Action& action) {
-    switch (d) {
-        case 1:
-            return action(std::integral_constant<int, 1>());
-        case 2:
-            return action(std::integral_constant<int, 2>());
-        case 3:
-            return action(std::integral_constant<int, 3>());
-        case 4:
-            return action(std::integral_constant<int, 4>());
-        case 10:
-            return action(std::integral_constant<int, 10>());
-        default:
-            return action(std::integral_constant<int, 0>());
-    }
-}
-
-void pairs(PairSweep& a, const StepParameters& step, SweepKind kind) {
-    with_features(a.n_features, [&](auto d) {
-        if (a.g != nullptr)
-            pairs_of_kind<decltype(d)::value, true>(a, step, kind);
-        else
-            pairs_of_kind<decltype(d)::value, false>(a, step, kind);
-    });
-}
-
 void edges(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
-    with_features(a.n_features, [&](auto d) {
+    with_features<1, 2, 3, 4, 10>(a.n_features, [&](auto d) {
         if (a.g != nullptr)
             edges_of_kind<decltype(d)::value, true>(a, step, kind);
         else
@@ -389,11 +304,11 @@ void edges(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
 }
 
 void centre_gradient(CentreSweep& a) {
-    with_features(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, false>(a); });
+    with_features<1, 2, 3, 4, 10>(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, false>(a); });
 }
 
 void centre_product(CentreSweep& a) {
-    with_features(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, true>(a); });
+    with_features<1, 2, 3, 4, 10>(a.n_features, [&](auto d) { centre_sweep<decltype(d)::value, true>(a); });
 }
 
 }  // namespace

@@ -23,31 +23,32 @@ inline constexpr Index kLanes = 8;
 
 inline constexpr Index round_up(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Aligned, zero-initialised array of doubles. Large ones come as untouched zero pages, huge ones where the
+// Aligned, zero-initialised array of numbers. Large ones come as untouched zero pages, huge ones where the
 // system has them: the first sweep then pays for each page once, and for few of them. Throws std::bad_alloc.
-class Buffer {
+template <class T>
+class BufferOf {
   public:
-    Buffer() = default;
-    explicit Buffer(Index size) : size_(size) {
-        const std::size_t bytes = static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(double);
+    BufferOf() = default;
+    explicit BufferOf(Index size) : size_(size) {
+        const std::size_t bytes = static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T);
 #if defined(__linux__)
         if (bytes >= kHuge) {
             void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (pages == MAP_FAILED) throw std::bad_alloc();
             madvise(pages, bytes, MADV_HUGEPAGE);  // a wish: failure changes nothing
-            data_ = Owner(static_cast<double*>(pages), Free(bytes));
+            data_ = Owner(static_cast<T*>(pages), Free(bytes));
             return;
         }
 #endif
-        data_ = Owner(static_cast<double*>(::operator new(bytes, std::align_val_t(64))), Free());
-        fill(0.0);
+        data_ = Owner(static_cast<T*>(::operator new(bytes, std::align_val_t(64))), Free());
+        fill(T(0));
     }
-    double* data() { return data_.get(); }
-    const double* data() const { return data_.get(); }
-    double& operator[](Index k) { return data_[static_cast<std::size_t>(k)]; }
-    double operator[](Index k) const { return data_[static_cast<std::size_t>(k)]; }
+    T* data() { return data_.get(); }
+    const T* data() const { return data_.get(); }
+    T& operator[](Index k) { return data_[static_cast<std::size_t>(k)]; }
+    T operator[](Index k) const { return data_[static_cast<std::size_t>(k)]; }
     Index size() const { return size_; }
-    void fill(double value) {
+    void fill(T value) {
         for (Index k = 0; k < size_; ++k) data_[static_cast<std::size_t>(k)] = value;
     }
 
@@ -57,7 +58,7 @@ class Buffer {
         std::size_t mapped;  // bytes, or 0 for memory of operator new
         Free() : mapped(0) {}
         explicit Free(std::size_t bytes) : mapped(bytes) {}
-        void operator()(double* p) const {
+        void operator()(T* p) const {
 #if defined(__linux__)
             if (mapped > 0) {
                 munmap(p, mapped);
@@ -67,9 +68,11 @@ class Buffer {
             ::operator delete(p, std::align_val_t(64));
         }
     };
-    using Owner = std::unique_ptr<double[], Free>;
+    using Owner = std::unique_ptr<T[], Free>;
     Owner data_;
     Index size_ = 0;
 };
+
+using Buffer = BufferOf<double>;
 
 }  // namespace fusionopt
