@@ -52,13 +52,15 @@ std::unique_ptr<Coupling> make_coupling(const Make& make, Index n_nodes, Index n
     return make_separable_coupling(make(n_features), std::move(parts), n_nodes);
 }
 
-AdmmOptions make_options(double eps_rel, double eps_abs, double relaxation, double rho, Index check_every) {
+AdmmOptions make_options(double eps_rel, double eps_abs, double relaxation, double rho, Index check_every,
+                         int n_threads) {
     AdmmOptions out;
     out.eps_rel = eps_rel;
     out.eps_abs = eps_abs;
     out.relaxation = relaxation;
     out.rho = rho;
     out.check_every = check_every;
+    out.n_threads = n_threads;
     return out;
 }
 
@@ -84,29 +86,33 @@ void register_admm(py::module_& module) {
             [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
                const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
                double weight, const Doubles& node_weights, const Doubles& common_null, double eps_rel,
-               double eps_abs, double relaxation, double rho, Index check_every, bool separable) {
+               double eps_abs, double relaxation, double rho, Index check_every, bool separable,
+               int n_threads, bool narrow) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features;
                 const Vector r = to_vector("node_weights", node_weights, {m}),
                              null = to_vector("common_null", common_null, {d, d});
                 const auto make = [&](Index features) {
                     return make_complete_coupling(m, features, weight, r,
-                                                  features == d ? null : Vector(1, 0.0));
+                                                  features == d ? null : Vector(1, 0.0),
+                                                  narrow && !loss.singular);
                 };
                 auto coupling = make_coupling(make, m, d, separable);
-                return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
-                                              make_options(eps_rel, eps_abs, relaxation, rho, check_every));
+                return std::make_unique<Admm>(
+                    std::move(loss), std::move(coupling), lam,
+                    make_options(eps_rel, eps_abs, relaxation, rho, check_every, n_threads));
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
             py::arg("constant"), py::arg("lam"), py::arg("weight"), py::arg("node_weights"),
             py::arg("common_null"), py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"),
-            py::arg("relaxation"), py::arg("rho"), py::arg("check_every"), py::arg("separable") = false)
+            py::arg("relaxation"), py::arg("rho"), py::arg("check_every"), py::arg("separable") = false,
+            py::arg("n_threads") = 1, py::arg("narrow") = false)
         .def_static(
             "edges",
             [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
                const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
                const Int32s& tail, const Int32s& head, const Doubles& weights, double eps_rel, double eps_abs,
-               double relaxation, double rho, Index check_every, bool separable) {
+               double relaxation, double rho, Index check_every, bool separable, int n_threads, bool narrow) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features, n = tail.size();
                 std::vector<std::int32_t> from = to_vector("tail", tail, {n}),
@@ -119,13 +125,15 @@ void register_admm(py::module_& module) {
                     return make_edge_coupling(m, features, from, to, w);
                 };
                 auto coupling = make_coupling(make, m, d, separable);
-                return std::make_unique<Admm>(std::move(loss), std::move(coupling), lam,
-                                              make_options(eps_rel, eps_abs, relaxation, rho, check_every));
+                return std::make_unique<Admm>(
+                    std::move(loss), std::move(coupling), lam,
+                    make_options(eps_rel, eps_abs, relaxation, rho, check_every, n_threads));
             },
             py::arg("eigenvalues"), py::arg("basis"), py::arg("hessian"), py::arg("linear"),
             py::arg("constant"), py::arg("lam"), py::arg("tail"), py::arg("head"), py::arg("weights"),
             py::kw_only(), py::arg("eps_rel"), py::arg("eps_abs"), py::arg("relaxation"), py::arg("rho"),
-            py::arg("check_every"), py::arg("separable") = false)
+            py::arg("check_every"), py::arg("separable") = false, py::arg("n_threads") = 1,
+            py::arg("narrow") = false)
         .def("run", &Admm::run, py::arg("iterations"), py::call_guard<py::gil_scoped_release>())
         .def("set_lam", &Admm::set_lam, py::arg("lam"), py::call_guard<py::gil_scoped_release>())
         .def(

@@ -20,7 +20,12 @@ std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 }  // namespace
 
 Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, AdmmOptions options)
-    : loss_(std::move(loss)), coupling_(std::move(coupling)), options_(options), lam_(lam) {
+    : loss_(std::move(loss)),
+      pool_(options.n_threads),
+      coupling_(std::move(coupling)),
+      options_(options),
+      lam_(lam) {
+    coupling_->use(&pool_);
     const std::size_t size = at(loss_.n_nodes * loss_.n_features);
     for (Vector* v : {&x_, &fused_, &s_, &g_, &rhs_, &phi_, &sums_}) v->assign(size, 0.0);
     node_.assign(at(loss_.n_features), 0.0);
@@ -47,6 +52,7 @@ void Admm::sweep(double alpha, bool check) {
 
 bool Admm::run(Index iterations) {
     unproject();
+    coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
         const bool checking = (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);

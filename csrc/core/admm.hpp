@@ -15,6 +15,7 @@ struct AdmmOptions {
     double relaxation = 1.7;
     double rho = 0.0;       // start value per unit weight; 0: chosen
     Index check_every = 0;  // 0: chosen
+    int n_threads = 1;
 };
 
 // A primal point and the dual P(y) it is judged with; all four numbers come from one pass.
@@ -115,6 +116,7 @@ class Admm {
     Coupling::Sums manifold(const Vector& phi);
 
     QuadraticLoss loss_;
+    ThreadPool pool_;
     std::unique_ptr<Coupling> coupling_;
     AdmmOptions options_;
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;

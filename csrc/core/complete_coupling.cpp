@@ -11,20 +11,27 @@ namespace {
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
+// Below this many numbers a chunk of pairs is not worth a thread.
+constexpr Index kChunkNumbers = 100000;
+constexpr Index kMaxChunks = 16;
+constexpr double kNarrowRange = 1e-12;
+
 class CompleteCoupling final : public Coupling {
   public:
-    CompleteCoupling(Index m, Index d, double weight, const Vector& r, const Vector& common_null)
+    CompleteCoupling(Index m, Index d, double weight, const Vector& r, const Vector& common_null, bool narrow)
         : m_(m),
           d_(d),
-          stride_(round_up(m) + kLanes),
           weight_(weight),
-          r_(stride_),
-          x_(d * stride_),
-          phi_(d * stride_),
-          t_(d * stride_),
-          g_(d * stride_),
-          row_((2 * d + 2) * kLanes),
-          worst_(stride_),
+          wants_narrow_(narrow),
+          wide_layout_{m, d, kLanes},
+          narrow_layout_{m, d, PairLayout::kStrip},
+          padded_((m + PairLayout::kStrip - 1) / PairLayout::kStrip * PairLayout::kStrip),
+          r_(padded_),
+          x_rows_(m * d),
+          x_blocks_(padded_ * d),
+          phi_blocks_(padded_ * d),
+          t_rows_(m * d),
+          g_rows_(m * d),
           common_null_(common_null),
           factor_(at(d * d)),
           shifted_(at(m * d)),
@@ -32,38 +39,137 @@ class CompleteCoupling final : public Coupling {
           total_(at(d)),
           scratch_(at(d)),
           sets_(m) {
-        Index blocks = 0;
-        for (Index i = 0; i + 1 < m; ++i) blocks += (m - 1 - i + kLanes - 1) / kLanes;
-        y_ = Buffer(blocks * d * kLanes);
         for (Index i = 0; i < m; ++i) {
             r_[i] = r[at(i)];
             sigma_ += r[at(i)];
         }
+        if (narrow) {
+            narrow_ = BufferOf<float>(narrow_layout_.size());
+            r_single_ = BufferOf<float>(padded_);
+            for (Index i = 0; i < m; ++i) r_single_[i] = static_cast<float>(r[at(i)]);
+            x_rows_single_ = BufferOf<float>(m * d);
+            x_blocks_single_ = BufferOf<float>(padded_ * d);
+            is_narrow_ = true;
+        } else {
+            y_ = Buffer(wide_layout_.size());
+        }
+        // Chunks of strips with about as many blocks each; they depend on the problem alone.
+        const Index strips = wide_layout_.n_strips(), blocks = wide_layout_.blocks_before(strips);
+        const Index count =
+            std::clamp<Index>(std::min(wide_layout_.size() / kChunkNumbers, strips / 4), 1, kMaxChunks);
+        chunks_.resize(at(count));
+        for (Index c = 0, strip = 0; c < count; ++c) {
+            chunks_[at(c)].first_strip = strip;
+            while (strip < strips &&
+                   (c + 1 == count || wide_layout_.blocks_before(strip) * count < blocks * (c + 1)))
+                ++strip;
+            chunks_[at(c)].last_strip = strip;
+        }
+        t_blocks_ = Buffer(count * padded_ * d);
+        g_blocks_ = Buffer(count * padded_ * d);
+        worst_ = Buffer(count * padded_);
+        for (Index c = 0; c < count; ++c) {
+            PairChunk& chunk = chunks_[at(c)];
+            chunk.t_rows = t_rows_.data();
+            chunk.g_rows = g_rows_.data();
+            chunk.t_blocks = t_blocks_.data() + c * padded_ * d;
+            chunk.g_blocks = g_blocks_.data() + c * padded_ * d;
+            chunk.worst = worst_.data() + c * padded_;
+        }
+        make_room();
+    }
+
+    void use(ThreadPool* pool) override {
+        Coupling::use(pool);
+        make_room();
     }
 
     Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) override {
-        to_columns(x, x_);
-        if (request.phi != nullptr) to_columns(*request.phi, phi_);
+        SweepKind kind = request.kind;
+        const StepParameters& step = request.step;
+        if (kind == SweepKind::kRelax && step.alpha == 0.0 && step.stretch == 1.0) kind = SweepKind::kMeasure;
+        const bool potential = kind == SweepKind::kManifold || kind == SweepKind::kProject;
+        if (is_narrow_ && potential) {
+            widen();
+            is_narrow_ = kept_narrow_ = false;
+        }
         PairSweep a;
-        a.n_nodes = m_;
-        a.n_features = d_;
-        a.stride = stride_;
-        a.y = y_.data();
-        a.x = x_.data();
-        a.r = r_.data();
-        a.phi = phi_.data();
-        a.t = t_.data();
-        a.g = g != nullptr ? g_.data() : nullptr;
-        a.row = row_.data();
-        a.worst = worst_.data();
+        a.layout = is_narrow_ ? narrow_layout_ : wide_layout_;
+        a.y = is_narrow_ ? static_cast<void*>(narrow_.data()) : static_cast<void*>(y_.data());
+        a.narrow = is_narrow_;
+        a.want_dual = g != nullptr;
         a.lam_old = request.lam_old;
         a.scale = request.scale;
         a.commit = request.commit;
-        sweeps().pairs(a, request.step, request.kind);
-        to_rows(t_, s);
-        if (request.worst != nullptr) std::copy_n(worst_.data(), m_, request.worst->data());
-        if (g != nullptr) to_rows(g_, *g);
-        return {weight_ * a.penalty, a.largest};
+        const Index lanes = a.layout.lanes;
+        // A relaxed step without duals takes x times alpha rho.
+        const double factor = kind == SweepKind::kRelax && !a.want_dual ? step.alpha * step.rho : 1.0;
+        if (kind == SweepKind::kRelax && a.single()) {
+            place(x, factor, lanes, x_rows_single_, x_blocks_single_);
+            a.x_rows = x_rows_single_.data();
+            a.x_blocks = x_blocks_single_.data();
+            a.r_rows = a.r_blocks = r_single_.data();
+        } else {
+            place(x, factor, lanes, x_rows_, x_blocks_);
+            a.x_rows = x_rows_.data();
+            a.x_blocks = x_blocks_.data();
+            a.r_rows = a.r_blocks = r_.data();
+        }
+        if (potential) {
+            place_blocks(*request.phi, 1.0, lanes, phi_blocks_);
+            a.phi_rows = request.phi->data();
+            a.phi_blocks = phi_blocks_.data();
+        }
+        for_chunks(static_cast<Index>(chunks_.size()), [&](Index c, int worker) {
+            PairChunk& chunk = chunks_[at(c)];
+            chunk.scratch = room_.data() + worker * room_size_;
+            sweeps().pairs(a, step, kind, chunk);
+        });
+        Sums out;
+        for (const PairChunk& chunk : chunks_) {
+            out.penalty += weight_ * chunk.penalty;
+            out.largest = std::fmax(out.largest, chunk.largest);
+        }
+        gather(lanes, t_rows_, t_blocks_, s);
+        if (g != nullptr) gather(lanes, g_rows_, g_blocks_, *g);
+        if (request.worst != nullptr) {
+            for (Index i = 0; i < m_; ++i) {
+                double worst = 0.0;
+                for (const PairChunk& chunk : chunks_) worst = std::fmax(worst, chunk.worst[i]);
+                (*request.worst)[at(i)] = worst;
+            }
+        }
+        return out;
+    }
+
+    void settle(double lam) override {
+        if (!wants_narrow_) return;
+        // Squares of the state must stay far inside float32.
+        const bool fits = lam > kNarrowRange && lam < 1.0 / kNarrowRange;
+        if (fits != is_narrow_) {
+            if (is_narrow_)
+                widen();
+            else
+                copy_state(y_.data(), wide_layout_, narrow_.data(), narrow_layout_);
+            is_narrow_ = fits;
+        }
+        kept_narrow_ = false;
+        if (!is_narrow_) return;
+        y_ = Buffer();
+        kept_ = Buffer();
+    }
+
+    void keep_state() override {
+        if (!is_narrow_) return Coupling::keep_state();
+        widen();
+        is_narrow_ = false;
+        kept_narrow_ = true;
+    }
+    void swap_state() override {
+        if (kept_narrow_)
+            is_narrow_ = !is_narrow_;
+        else
+            Coupling::swap_state();
     }
 
     double start_rho(const QuadraticLoss& loss) const override {
@@ -124,31 +230,29 @@ class CompleteCoupling final : public Coupling {
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
         // One sum a lane, or the chain of additions would set the time.
-        double gaps[kLanes] = {}, aparts[kLanes] = {}, splits[kLanes] = {};
-        const double* y = y_.data();
-        for (Index i = 0; i + 1 < m_; ++i) {
-            for (Index j = i + 1; j < m_; j += kLanes, y += d_ * kLanes) {
-                const Index count = std::min(kLanes, m_ - j);
-                double keep[kLanes] = {};
-                for (Index k = 0; k < d_; ++k)
-                    for (Index l = 0; l < kLanes; ++l) keep[l] += y[k * kLanes + l] * y[k * kLanes + l];
-                for (Index l = 0; l < kLanes; ++l) {
-                    const double n = std::sqrt(keep[l]);
-                    keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
-                }
-                const double* xi = x.data() + i * d_;
-                const double* xj = x.data() + j * d_;
-                for (Index k = 0; k < d_; ++k)
-                    for (Index l = 0; l < count; ++l) {
-                        const double u = xi[k] - xj[l * d_ + k], theta = keep[l] * y[k * kLanes + l];
-                        gaps[l] += (u - theta) * (u - theta);
-                        aparts[l] += u * u;
-                        splits[l] += theta * theta;
-                    }
+        constexpr Index most = PairLayout::kStrip;
+        double gaps[most] = {}, aparts[most] = {}, splits[most] = {};
+        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
+            double keep[most] = {};
+            for (Index k = 0; k < d_; ++k)
+                for (Index l = 0; l < lanes; ++l) keep[l] += square(y[k * lanes + l]);
+            for (Index l = 0; l < lanes; ++l) {
+                const double n = std::sqrt(keep[l]);
+                keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
             }
-        }
+            const double* const xi = x.data() + i * d_;
+            const double* const xj = x.data() + j * d_;
+            const Index first = std::max<Index>(0, i + 1 - j), last = std::min(lanes, m_ - j);
+            for (Index k = 0; k < d_; ++k)
+                for (Index l = first; l < last; ++l) {
+                    const double u = xi[k] - xj[l * d_ + k], theta = keep[l] * y[k * lanes + l];
+                    gaps[l] += (u - theta) * (u - theta);
+                    aparts[l] += u * u;
+                    splits[l] += theta * theta;
+                }
+        });
         double gap = 0.0, apart = 0.0, split = 0.0;
-        for (Index l = 0; l < kLanes; ++l) {
+        for (Index l = 0; l < most; ++l) {
             gap += gaps[l];
             apart += aparts[l];
             split += splits[l];
@@ -226,12 +330,12 @@ class CompleteCoupling final : public Coupling {
 
     void duals(double lam, double* out) const override {
         const double radius = lam * (1.0 - ball_shrink(d_));
-        for_each_pair([&](Index i, Index j, const double* y, Index l) {
+        for_each_pair([&](Index i, Index j, const auto* y, Index lanes) {
             double squared = 0.0;
-            for (Index k = 0; k < d_; ++k) squared += y[k * kLanes + l] * y[k * kLanes + l];
+            for (Index k = 0; k < d_; ++k) squared += square(y[k * lanes]);
             const double n = std::sqrt(squared);
             const double factor = weight_ * r_[i] * r_[j] * (n > radius ? radius / n : 1.0);
-            for (Index k = 0; k < d_; ++k) *out++ = factor * y[k * kLanes + l];
+            for (Index k = 0; k < d_; ++k) *out++ = factor * y[k * lanes];
         });
     }
 
@@ -240,39 +344,103 @@ class CompleteCoupling final : public Coupling {
     bool complete() const override { return true; }
 
   private:
+    static double square(double value) { return value * value; }
+
+    // action(i, first column, block, lanes) for every block with a pair in it, by rows.
+    template <class S, class Action>
+    void for_blocks(const S* y, const PairLayout& layout, const Action& action) const {
+        for (Index i = 0; i + 1 < m_; ++i)
+            for (Index j = (i + 1) / layout.lanes * layout.lanes; j < m_; j += layout.lanes)
+                action(i, j, y + layout.offset(i, j), layout.lanes);
+    }
+    template <class Action>
+    void for_each_block(const Action& action) const {
+        if (is_narrow_)
+            for_blocks(narrow_.data(), narrow_layout_, action);
+        else
+            for_blocks(y_.data(), wide_layout_, action);
+    }
+    // action(i, j, y, stride) for every pair in the order of the edges; entry k of its vector is y[k stride].
     template <class Action>
     void for_each_pair(const Action& action) const {
-        const double* y = y_.data();
-        for (Index i = 0; i + 1 < m_; ++i)
-            for (Index j = i + 1; j < m_; j += kLanes, y += d_ * kLanes)
-                for (Index l = 0; l < std::min(kLanes, m_ - j); ++l) action(i, j + l, y, l);
+        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
+            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l)
+                action(i, j + l, y + l, lanes);
+        });
     }
     template <class Action>
     void for_each_norm(const Action& action) const {
-        const double* y = y_.data();
-        for (Index i = 0; i + 1 < m_; ++i) {
-            for (Index j = i + 1; j < m_; j += kLanes, y += d_ * kLanes) {
-                double squared[kLanes] = {};
-                for (Index k = 0; k < d_; ++k)
-                    for (Index l = 0; l < kLanes; ++l) squared[l] += y[k * kLanes + l] * y[k * kLanes + l];
-                for (Index l = 0; l < std::min(kLanes, m_ - j); ++l)
-                    // A pair of weight zero is no edge.
-                    if (r_[i] > 0.0 && r_[j + l] > 0.0) action(i, j + l, std::sqrt(squared[l]));
+        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
+            double squared[PairLayout::kStrip] = {};
+            for (Index k = 0; k < d_; ++k)
+                for (Index l = 0; l < lanes; ++l) squared[l] += square(y[k * lanes + l]);
+            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l)
+                // A pair of weight zero is no edge.
+                if (r_[i] > 0.0 && r_[j + l] > 0.0) action(i, j + l, std::sqrt(squared[l]));
+        });
+    }
+
+    void make_room() {
+        room_size_ = round_up(pair_scratch(wants_narrow_ ? narrow_layout_ : wide_layout_));
+        room_ = Buffer(n_workers() * room_size_);
+    }
+
+    template <class T>
+    void place_blocks(const Vector& rows, double factor, Index lanes, BufferOf<T>& blocks) const {
+        for (Index i = 0; i < m_; ++i) {
+            T* const own = blocks.data() + (i / lanes) * lanes * d_ + i % lanes;
+            for (Index k = 0; k < d_; ++k) own[k * lanes] = static_cast<T>(factor * rows[at(i * d_ + k)]);
+        }
+    }
+    template <class T>
+    void place(const Vector& x, double factor, Index lanes, BufferOf<T>& rows, BufferOf<T>& blocks) const {
+        place_blocks(x, factor, lanes, blocks);
+        for (Index k = 0; k < m_ * d_; ++k) rows[k] = static_cast<T>(factor * x[at(k)]);
+    }
+
+    // Sums of rows and of the chunks' columns, in the order of the chunks, times W r_i.
+    void gather(Index lanes, const Buffer& rows, const Buffer& blocks, Vector& out) const {
+        const PairLayout& layout = lanes == kLanes ? wide_layout_ : narrow_layout_;
+        for (Index i = 0; i < m_; ++i) {
+            const Index block = i / lanes, place = block * lanes * d_ + i % lanes;
+            for (Index k = 0; k < d_; ++k) {
+                double total = rows[i * d_ + k];
+                for (std::size_t c = 0; c < chunks_.size(); ++c) {
+                    if (layout.first_block(chunks_[c].first_strip) > block) break;
+                    total += blocks[static_cast<Index>(c) * padded_ * d_ + place + k * lanes];
+                }
+                out[at(i * d_ + k)] = weight_ * r_[i] * total;
             }
         }
     }
-    void to_columns(const Vector& rows, Buffer& columns) {
-        for (Index i = 0; i < m_; ++i)
-            for (Index k = 0; k < d_; ++k) columns[k * stride_ + i] = rows[at(i * d_ + k)];
+
+    // The same numbers in the other layout, rounded to its type.
+    template <class From, class To>
+    void copy_state(const From* from, const PairLayout& source, To* to, const PairLayout& target) const {
+        for (Index i = 0; i + 1 < m_; ++i)
+            for (Index j = i / kLanes * kLanes; j < m_; j += kLanes) {
+                const From* const a = from + source.offset(i, j) + j % source.lanes;
+                To* const b = to + target.offset(i, j) + j % target.lanes;
+                for (Index k = 0; k < d_; ++k)
+                    for (Index l = 0; l < kLanes; ++l)
+                        b[k * target.lanes + l] = static_cast<To>(a[k * source.lanes + l]);
+            }
     }
-    void to_rows(const Buffer& columns, Vector& rows) {
-        for (Index i = 0; i < m_; ++i)
-            for (Index k = 0; k < d_; ++k) rows[at(i * d_ + k)] = weight_ * r_[i] * columns[k * stride_ + i];
+    void widen() {
+        if (y_.size() == 0) y_ = Buffer(wide_layout_.size());
+        copy_state(narrow_.data(), narrow_layout_, y_.data(), wide_layout_);
     }
 
-    Index m_, d_, stride_;
+    Index m_, d_;
     double weight_, sigma_ = 0.0, rho_ = 1.0;
-    Buffer r_, x_, phi_, t_, g_, row_, worst_;
+    // The state is y_ (float64) or narrow_ (float32); the other one may hold the state that was set aside.
+    bool wants_narrow_, is_narrow_ = false, kept_narrow_ = false;
+    PairLayout wide_layout_, narrow_layout_;
+    BufferOf<float> narrow_;
+    Index padded_, room_size_ = 0;
+    Buffer r_, x_rows_, x_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_, room_;
+    BufferOf<float> r_single_, x_rows_single_, x_blocks_single_;
+    std::vector<PairChunk> chunks_;
     Vector common_null_, factor_, shifted_, node_, total_, scratch_;
     UnionFind sets_;
 };
@@ -280,8 +448,9 @@ class CompleteCoupling final : public Coupling {
 }  // namespace
 
 std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight,
-                                                 const Vector& node_weights, const Vector& common_null) {
-    return std::make_unique<CompleteCoupling>(n_nodes, n_features, weight, node_weights, common_null);
+                                                 const Vector& node_weights, const Vector& common_null,
+                                                 bool narrow) {
+    return std::make_unique<CompleteCoupling>(n_nodes, n_features, weight, node_weights, common_null, narrow);
 }
 
 }  // namespace fusionopt

@@ -12,6 +12,7 @@
 #include "core/reduced.hpp"
 #include "core/state.hpp"
 #include "core/sweep.hpp"
+#include "core/thread_pool.hpp"
 
 namespace fusionopt {
 
@@ -57,6 +58,13 @@ class Coupling {
     virtual Index balance(const Labels& labels, Index n_clusters, const Vector& e, double tol, double noise,
                           Vector& phi) = 0;
 
+    // Threads for the passes over all edges; the pool must outlive its use here. The bits do not depend on
+    // it.
+    virtual void use(ThreadPool* pool) { pool_ = pool; }
+    // Back to a float32 state where one was asked for and its range is enough for this lam: finishing and
+    // repairs leave a float64 state behind.
+    virtual void settle(double lam) { static_cast<void>(lam); }
+
     // Sets the state y aside, and exchanges it with the one set aside.
     virtual void keep_state() {
         if (kept_.size() != y_.size()) kept_ = Buffer(y_.size());
@@ -82,12 +90,24 @@ class Coupling {
     virtual bool complete() const = 0;
 
   protected:
+    template <class Function>
+    void for_chunks(Index n_chunks, Function&& fn) const {
+        if (pool_ != nullptr)
+            pool_->parallel_for(n_chunks, fn);
+        else
+            for (Index chunk = 0; chunk < n_chunks; ++chunk) fn(chunk, 0);
+    }
+    int n_workers() const { return pool_ != nullptr ? pool_->n_workers() : 1; }
+
+    ThreadPool* pool_ = nullptr;
     Buffer y_, kept_;  // blocks of kLanes edges, [n_features][kLanes] each
 };
 
-// w_ij = weight r_i r_j; memory m^2 d / 2 doubles.
+// w_ij = weight r_i r_j; memory m^2 d / 2 numbers, float32 where the state is `narrow`. What a certificate is
+// made of is float64 in any case, and so is the state while a partition is finished.
 std::unique_ptr<Coupling> make_complete_coupling(Index n_nodes, Index n_features, double weight,
-                                                 const Vector& node_weights, const Vector& common_null);
+                                                 const Vector& node_weights, const Vector& common_null,
+                                                 bool narrow = false);
 // Edges i < j sorted, weights positive; memory about (d + 8) doubles an edge.
 std::unique_ptr<Coupling> make_edge_coupling(Index n_nodes, Index n_features, std::vector<std::int32_t> tail,
                                              std::vector<std::int32_t> head, const Vector& weights);

@@ -20,8 +20,7 @@ template <class T>
 struct Register;
 template <>
 struct Register<double> {
-    typedef double Type
-        __attribute__((vector_size(FUSIONOPT_REGISTER), aligned(sizeof(double)), may_alias));
+    typedef double Type __attribute__((vector_size(FUSIONOPT_REGISTER), aligned(sizeof(double)), may_alias));
     typedef std::int64_t Mask __attribute__((vector_size(FUSIONOPT_REGISTER)));
 };
 template <>
@@ -106,7 +105,8 @@ inline P splat(T value) {
     P out;
     FUSIONOPT_UNROLL
     // x - 0 is x for every x, unlike x + 0: the compiler makes this one broadcast.
-    for (int p = 0; p < P::kParts; ++p) out.part[p] = static_cast<typename P::Element>(value) - typename P::Part{};
+    for (int p = 0; p < P::kParts; ++p)
+        out.part[p] = static_cast<typename P::Element>(value) - typename P::Part{};
     return out;
 }
 template <class P>
@@ -204,13 +204,15 @@ inline Pack<T, L> inverse_root(const Pack<T, L>& v) {
 #if defined(__AVX512F__)
         // 14 bits from the table; e = 1 - x r^2 then gives the rest of the series of (1 - e)^(-1/2).
         if constexpr (sizeof(T) == sizeof(double)) {
-            const Part r = reinterpret_cast<Part>(_mm512_maskz_rsqrt14_pd(0xFF, reinterpret_cast<__m512d>(x)));
+            const Part r =
+                reinterpret_cast<Part>(_mm512_maskz_rsqrt14_pd(0xFF, reinterpret_cast<__m512d>(x)));
             const Part xr = x * r, e = 1.0 - xr * r;
             const Part series = 0.5 + e * (0.375 + e * 0.3125);
             const Part re = r * e;
             return Part(r + re * series);
         } else {
-            const Part r = reinterpret_cast<Part>(_mm512_maskz_rsqrt14_ps(0xFFFF, reinterpret_cast<__m512>(x)));
+            const Part r =
+                reinterpret_cast<Part>(_mm512_maskz_rsqrt14_ps(0xFFFF, reinterpret_cast<__m512>(x)));
             const Part xr = x * r, e = 1.0F - xr * r;
             const Part re = r * e;
             return Part(r + re * (0.5F + e * 0.375F));

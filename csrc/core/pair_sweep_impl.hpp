@@ -35,8 +35,8 @@ struct RelaxFactors {
     }
 };
 
-// The state is asked for this many bytes before it is needed: near enough not to be lost again, far enough for
-// the slowest memory.
+// The state is asked for this many bytes before it is needed: near enough not to be lost again, far enough
+// for the slowest memory.
 constexpr Index kAhead = 10240;
 template <class S>
 inline void fetch(const S* y) {
@@ -204,8 +204,10 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
         after = squared;
     } else if constexpr (kind == SweepKind::kMove) {
         const P n = norm(squared), lam_old = splat<P>(a.lam_old), one = splat<P>(1.0);
-        const P factor =
-            where_above(n, lam_old, larger(zero<P>(), fma(lam - lam_old, inverse_root(squared + splat<P>(kGuard<double>)), one)), one);
+        const P factor = where_above(
+            n, lam_old,
+            larger(zero<P>(), fma(lam - lam_old, inverse_root(squared + splat<P>(kGuard<double>)), one)),
+            one);
         for (Index k = 0; k < d; ++k) put(k, factor * load<P>(y + k * L), true);
     } else if constexpr (kind == SweepKind::kProject) {
         const P s = shrink_factor(squared, radius), scale = splat<P>(a.scale);
@@ -215,8 +217,7 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
         const P s = shrink_factor(squared, radius), none = zero<P>();
         const P factor = fma(lam, inverse_root(apart + splat<P>(kGuard<double>)), splat<P>(step.rho));
         for (Index k = 0; k < d; ++k)
-            put(k,
-                where_above(apart, none, factor * difference(k), fma(s, load<P>(y + k * L), potential(k))),
+            put(k, where_above(apart, none, factor * difference(k), fma(s, load<P>(y + k * L), potential(k))),
                 true);
         before = where_above(apart, none, none, root(after));
     }
@@ -307,8 +308,8 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                         P before = zero<P>();
                         other_block<kind, dual>(a, step, y, i, column, block_weights<P, A>(a, i, column),
                                                 rows_t + row * block, columns_t + b * block,
-                                                rows_g + row * block,
-                                                dual ? columns_g + b * block : nullptr, lengths, before);
+                                                rows_g + row * block, dual ? columns_g + b * block : nullptr,
+                                                lengths, before);
                         const double most = maximum(before);
                         largest = most > largest ? most : largest;
                         if constexpr (kind == SweepKind::kManifold) {
@@ -330,7 +331,8 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                 c.t_rows[i * d + k] = sum(load<P>(rows_t + row * block + k * L));
                 if constexpr (dual) c.g_rows[i * d + k] = sum(load<P>(rows_g + row * block + k * L));
             }
-            if constexpr (dual) penalty += static_cast<double>(static_cast<const A*>(a.r_rows)[i]) * sum(row_penalty[row]);
+            if constexpr (dual)
+                penalty += static_cast<double>(static_cast<const A*>(a.r_rows)[i]) * sum(row_penalty[row]);
         }
     }
     c.penalty = penalty;

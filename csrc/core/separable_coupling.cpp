@@ -80,6 +80,13 @@ class SeparableCoupling final : public Coupling {
         return whole_->balance(labels, n_clusters, e, tol, noise, phi);
     }
 
+    void use(ThreadPool* pool) override {
+        whole_->use(pool);
+        for (auto& part : parts_) part->use(pool);
+    }
+    void settle(double lam) override {
+        for (auto& part : parts_) part->settle(lam);
+    }
     void keep_state() override {
         for (auto& part : parts_) part->keep_state();
     }

@@ -32,10 +32,10 @@ struct StepParameters {
 // phi_j), or is only measured when `commit` is false (t and g are then meaningless). Measure: y is only read.
 enum class SweepKind { kRelax, kManifold, kMove, kProject, kMeasure };
 
-// Where the pairs of a complete graph lie. Rows come in strips of kStrip, columns in blocks of `lanes`; a strip
-// holds the blocks from its own diagonal to the end in tiles of `tile()` blocks, a tile holds its rows one
-// after another, so that a sweep reads the state from front to back while the columns of a tile stay in the
-// nearest cache. A block is [n_features][lanes]. Lanes with j <= i or j >= n_nodes are padding.
+// Where the pairs of a complete graph lie. Rows come in strips of kStrip, columns in blocks of `lanes`; a
+// strip holds the blocks from its own diagonal to the end in tiles of `tile()` blocks, a tile holds its rows
+// one after another, so that a sweep reads the state from front to back while the columns of a tile stay in
+// the nearest cache. A block is [n_features][lanes]. Lanes with j <= i or j >= n_nodes are padding.
 struct PairLayout {
     static constexpr Index kStrip = 16;
     Index n_nodes = 0;
@@ -88,9 +88,9 @@ struct PairSweep {
     bool single() const { return narrow && !want_dual; }
 };
 
-// One chunk of strips of a PairSweep. Sums of r_j (y - 2P) over the other nodes of a pair, without W r_i: those
-// of the rows go to t_rows (the rows belong to this chunk alone), those of the columns to the chunk's own
-// t_blocks; g the same for P.
+// One chunk of strips of a PairSweep. Sums of r_j (y - 2P) over the other nodes of a pair, without W r_i:
+// those of the rows go to t_rows (the rows belong to this chunk alone), those of the columns to the chunk's
+// own t_blocks; g the same for P.
 struct PairChunk {
     Index first_strip = 0;
     Index last_strip = 0;  // one past
@@ -98,7 +98,8 @@ struct PairChunk {
     double* t_blocks = nullptr;
     double* g_rows = nullptr;
     double* g_blocks = nullptr;
-    double* worst = nullptr;  // [n_blocks][lanes] of the chunk's own, kManifold: largest such norm at each node
+    double* worst =
+        nullptr;  // [n_blocks][lanes] of the chunk's own, kManifold: largest such norm at each node
     double* scratch = nullptr;  // pair_scratch(layout)
     double penalty = 0.0;       // out: sum r_i r_j ||x_i - x_j|| when duals are wanted
     double largest = 0.0;       // out, kManifold, kProject: largest norm of the edges that received phi
