@@ -124,6 +124,15 @@ def _power_of_two(value: float) -> float:
     return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0
 
 
+def complete_bytes(n_nodes: int, n_features: int, dtype: str) -> float:
+    """Bytes of the pair duals of a complete graph while a partition is finished.
+
+    The state and the one set aside, m (m + 24) / 2 pairs with padding: 16 bytes a number in float64; 4 + 8 in
+    float32, where finishing works in float64.
+    """
+    return n_nodes * (n_nodes + 24) / 2 * n_features * (12 if dtype == "float32" else 16)
+
+
 class Engine:
     """A FusionProblem in the core, ready to run; state is kept from one lam to the next.
 
@@ -274,6 +283,8 @@ class Engine:
             "rho": 0.0 if settings.rho is None else settings.rho * self._u / self._h,
             "check_every": settings.check_every or 0,
             "separable": self.separable,
+            "n_threads": settings.n_threads,
+            "narrow": settings.dtype == "float32",
         }
         loss, null = self._core_loss()
         quadratic = (*loss, self._scaled_lam(problem.lam))
@@ -284,8 +295,7 @@ class Engine:
             return _core.Admm.edges(
                 *quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options
             )
-        # The state, and the copy that finishing sets aside: m (m + 7) / 2 pairs with padding, 8 bytes a number.
-        _checks.check_memory("The pair duals of the complete graph", 2 * m * (m + 7) / 2 * d * 8)
+        _checks.check_memory("The pair duals of the complete graph", complete_bytes(m, d, settings.dtype))
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
 

@@ -58,6 +58,8 @@ class Admm:
         rho: float,
         check_every: int,
         separable: bool = False,
+        n_threads: int = 1,
+        narrow: bool = False,
     ) -> Admm: ...
     @staticmethod
     def edges(
@@ -77,6 +79,8 @@ class Admm:
         rho: float,
         check_every: int,
         separable: bool = False,
+        n_threads: int = 1,
+        narrow: bool = False,
     ) -> Admm: ...
     def run(self, iterations: int) -> bool: ...
     def set_lam(self, lam: float) -> None: ...

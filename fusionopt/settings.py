@@ -26,10 +26,11 @@ class Settings:
         Seconds; None is no limit.
     check_every : int >= 1, or None
         Iterations between two evaluations of the gap; None lets the method choose.
-    n_threads : int
-        This version runs one thread.
-    dtype : "float64"
-        Arithmetic of the method; this version has float64 only.
+    n_threads : int >= 1
+        Threads; the answer has the same bits for any number of them. Small problems use one.
+    dtype : "float64" | "float32"
+        Type of the dual state between two checks, where a method has both forms; float32 halves its memory. Whatever
+        a certificate is made of is float64.
     random_state : int >= 0, or None
         Seed of the parts that draw random numbers; this method draws none.
     verbose : bool
@@ -64,22 +65,7 @@ class Settings:
         if self.check_every is not None:
             put(self, "check_every", _checks.as_count("check_every", self.check_every))
         put(self, "n_threads", _checks.as_count("n_threads", self.n_threads))
-        if self.n_threads != 1:
-            _checks.refuse(
-                f"n_threads={self.n_threads} is not available: this version runs one thread; give "
-                "n_threads=1.",
-                argument="n_threads",
-                got=self.n_threads,
-                wanted="1",
-            )
-        if self.dtype != "float64":
-            _checks.refuse(
-                f"dtype={_checks.shown(self.dtype)} is not available: this version computes in float64; give "
-                "dtype='float64'.",
-                argument="dtype",
-                got=self.dtype,
-                wanted="'float64'",
-            )
+        put(self, "dtype", _checks.check_choice("dtype", self.dtype, ("float64", "float32")))
         if self.random_state is not None:
             put(self, "random_state", _checks.as_count("random_state", self.random_state, minimum=0))
         put(self, "verbose", _checks.as_flag("verbose", self.verbose))

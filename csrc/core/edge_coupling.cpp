@@ -20,6 +20,10 @@ constexpr double kOrdering = 150.0;      // passes over all edges that finding t
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
 
+// Below this many numbers a chunk of edges or nodes is not worth a thread.
+constexpr Index kChunkNumbers = 50000;
+constexpr Index kMaxChunks = 64;
+
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
 class EdgeCoupling final : public Coupling {
@@ -34,11 +38,15 @@ class EdgeCoupling final : public Coupling {
           weight_(round_up(n_edges_)),
           rho_(round_up(n_edges_)),
           stretch_(round_up(n_edges_)),
-          row_((2 * d + 2) * kLanes),
+          row_(row_size()),
+          edge_chunks_(cut(n_edges_, kChunkNumbers / d, kMaxChunks, kLanes)),
+          node_chunks_(cut(m, kChunkNumbers / d, kMaxChunks)),
+          penalties_(at(edge_chunks_.count)),
+          largests_(at(edge_chunks_.count)),
+          partial_(at(node_chunks_.count)),
           start_(at(m + 1), 0),
           degree_(at(m), 0.0),
           scratch_(at(d)),
-          worst_(at(m)),
           sets_(m) {
         y_ = Buffer(round_up(n_edges_) * d);
         tail_.resize(at(round_up(n_edges_)), 0);
@@ -66,10 +74,18 @@ class EdgeCoupling final : public Coupling {
         work_.resize(at(m * d));
     }
 
+    void use(ThreadPool* pool) override {
+        Coupling::use(pool);
+        row_ = Buffer(n_workers() * row_size());
+        scratch_.assign(at(n_workers() * d_), 0.0);
+        if (n_workers() == 1 || (edge_chunks_.count == 1 && node_chunks_.count == 1)) return;
+        // Here each edge leaves what it gives to its ends; the ends gather it.
+        t_parts_ = Buffer(round_up(n_edges_) * d_);
+        g_parts_ = Buffer(round_up(n_edges_) * d_);
+    }
+
     Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) override {
         EdgeSweep a;
-        a.n_edges = n_edges_;
-        a.n_nodes = m_;
         a.n_features = d_;
         a.y = y_.data();
         a.x = x.data();
@@ -79,10 +95,23 @@ class EdgeCoupling final : public Coupling {
         a.rho = rho_.data();
         a.stretch = restretch_ ? stretch_.data() : nullptr;
         a.phi = request.phi != nullptr ? request.phi->data() : nullptr;
-        a.t = s.data();
-        a.g = g != nullptr ? g->data() : nullptr;
-        a.row = row_.data();
-        a.worst = worst_.data();
+        a.want_dual = g != nullptr;
+        const bool parts = t_parts_.size() > 0;
+        if (parts) {
+            a.t_parts = t_parts_.data();
+            a.g_parts = g_parts_.data();
+        } else {
+            std::fill(s.begin(), s.end(), 0.0);
+            a.t = s.data();
+            if (g != nullptr) {
+                std::fill(g->begin(), g->end(), 0.0);
+                a.g = g->data();
+            }
+        }
+        if (request.kind == SweepKind::kManifold) {
+            if (norms_.size() == 0) norms_ = Buffer(round_up(n_edges_));
+            a.norms = norms_.data();
+        }
         a.lam_old = request.lam_old;
         a.scale = request.scale;
         a.commit = request.commit;
@@ -91,10 +120,34 @@ class EdgeCoupling final : public Coupling {
                 stretch_[e] = (restretch_ ? stretch_[e] : 1.0) * request.step.stretch;
             a.stretch = stretch_.data();
         }
-        sweeps().edges(a, request.step, request.kind);
-        if (request.worst != nullptr) *request.worst = worst_;
+        for_chunks(edge_chunks_.count, [&](Index c, int worker) {
+            EdgeSweep own = a;
+            own.first = edge_chunks_.begin(c);
+            own.last = edge_chunks_.end(c);
+            own.row = row_.data() + worker * row_size();
+            sweeps().edges(own, request.step, request.kind);
+            penalties_[at(c)] = own.penalty;
+            largests_[at(c)] = own.largest;
+        });
+        if (parts) {
+            gather(t_parts_, s);
+            if (g != nullptr) gather(g_parts_, *g);
+        }
+        Sums out;
+        CompensatedSum total;
+        for (Index c = 0; c < edge_chunks_.count; ++c) {
+            total.add(penalties_[at(c)]);
+            out.largest = std::fmax(out.largest, largests_[at(c)]);
+        }
+        out.penalty = total.value();
+        if (request.worst != nullptr) {
+            std::fill(request.worst->begin(), request.worst->end(), 0.0);
+            for (Index e = 0; e < n_edges_; ++e)
+                for (const std::int32_t end : {tail_[at(e)], head_[at(e)]})
+                    (*request.worst)[at(end)] = std::fmax((*request.worst)[at(end)], norms_[e]);
+        }
         if (request.kind == SweepKind::kRelax) restretch_ = false;
-        return {a.penalty, a.largest};
+        return out;
     }
 
     void pass_state(StateStream& stream) override {
@@ -129,14 +182,21 @@ class EdgeCoupling final : public Coupling {
             return 1 + static_cast<Index>(2.0 * direct_.entries() * static_cast<double>(d_ / block) / pass);
         }
         const auto apply = [&](const Vector& v, Vector& av) {
-            for (Index i = 0; i < m_; ++i) loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
-            add_laplacian(v, av);
+            for_nodes([&](Index first, Index last, int) {
+                for (Index i = first; i < last; ++i)
+                    loss.apply_node(i, v.data() + i * d_, av.data() + i * d_);
+                add_laplacian(v, av, first, last);
+            });
         };
         const auto precondition = [&](const Vector& r, Vector& z) {
-            for (Index i = 0; i < m_; ++i)
-                loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_, scratch_.data());
+            for_nodes([&](Index first, Index last, int worker) {
+                for (Index i = first; i < last; ++i)
+                    loss.solve_node(i, degree_[at(i)], r.data() + i * d_, z.data() + i * d_,
+                                    scratch_.data() + worker * d_);
+            });
         };
-        const Index inner = pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_);
+        const Index inner =
+            pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_, 0.0, Pieces{*this});
         passes_ += static_cast<double>(inner);
         recent_ += 0.2 * (static_cast<double>(inner) - recent_);
         return inner;
@@ -216,21 +276,26 @@ class EdgeCoupling final : public Coupling {
             return labels[at(tail_[at(edge)])] == labels[at(head_[at(edge)])] ? weight_[edge] : 0.0;
         });
         const auto apply = [&](const Vector& v, Vector& av) {
-            std::fill(av.begin(), av.end(), 0.0);
-            add_laplacian(v, av);
+            for_nodes([&](Index first, Index last, int) {
+                std::fill(av.begin() + first * d_, av.begin() + last * d_, 0.0);
+                add_laplacian(v, av, first, last);
+            });
         };
         const auto precondition = [&](const Vector& r, Vector& z) {
-            for (Index i = 0; i < m_; ++i) {
-                const double scale = degree_[at(i)] > 0.0 ? 1.0 / degree_[at(i)] : 0.0;
-                for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = scale * r[at(i * d_ + k)];
-            }
+            for_nodes([&](Index first, Index last, int) {
+                for (Index i = first; i < last; ++i) {
+                    const double scale = degree_[at(i)] > 0.0 ? 1.0 / degree_[at(i)] : 0.0;
+                    for (Index k = 0; k < d_; ++k) z[at(i * d_ + k)] = scale * r[at(i * d_ + k)];
+                }
+            });
         };
         std::fill(phi.begin(), phi.end(), 0.0);
         double floor = 0.0;
         for (const double degree : degree_)
             if (degree > 0.0) floor += static_cast<double>(d_) * noise * noise / degree;
         const bool known = block_ == 1 && direct_.entries() > 0.0;
-        Index passes = pcg(apply, precondition, e, phi, tol, known ? 1 : kPatience, work_, floor);
+        Index passes =
+            pcg(apply, precondition, e, phi, tol, known ? 1 : kPatience, work_, floor, Pieces{*this});
         if (passes >= (known ? 1 : kPatience) && prepare(1)) {
             // The inside edges alone, one node of each cluster held: exact for sums that vanish.
             pin(labels, n_clusters);
@@ -239,11 +304,13 @@ class EdgeCoupling final : public Coupling {
                 direct_.solve(z.data(), d_);
             };
             std::fill(phi.begin(), phi.end(), 0.0);
-            return passes + 8 + pcg(apply, exact, e, phi, std::fmax(tol, 1e-12), 4, work_, floor);
+            return passes + 8 +
+                   pcg(apply, exact, e, phi, std::fmax(tol, 1e-12), 4, work_, floor, Pieces{*this});
         }
-        passes += pcg(apply, precondition, e, phi, tol, kMaxBalance, work_, floor);
+        passes += pcg(apply, precondition, e, phi, tol, kMaxBalance, work_, floor, Pieces{*this});
         // A second solve refines the first one's rounding where all digits are wanted.
-        if (tol < 1e-8) passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_, floor);
+        if (tol < 1e-8)
+            passes += pcg(apply, precondition, e, phi, 1e-5, kMaxBalance, work_, floor, Pieces{*this});
         return passes;
     }
 
@@ -344,52 +411,107 @@ class EdgeCoupling final : public Coupling {
         direct_.factor(diagonal_.data(), off_.data());
         fresh_ = false;
     }
+    Index row_size() const { return (2 * d_ + 2) * kLanes; }
+
+    // fn(first node, one past the last, worker)
+    template <class Function>
+    void for_nodes(const Function& fn) const {
+        for_chunks(node_chunks_.count,
+                   [&](Index c, int worker) { fn(node_chunks_.begin(c), node_chunks_.end(c), worker); });
+    }
+    // Passes over node vectors, cut as the nodes are.
+    struct Pieces {
+        const EdgeCoupling& own;
+        template <class Body>
+        void each(std::size_t, const Body& body) const {
+            own.for_nodes([&](Index first, Index last, int) { body(at(first * own.d_), at(last * own.d_)); });
+        }
+        template <class Body>
+        double sum(std::size_t, const Body& body) const {
+            own.for_chunks(own.node_chunks_.count, [&](Index c, int) {
+                own.partial_[at(c)] =
+                    body(at(own.node_chunks_.begin(c) * own.d_), at(own.node_chunks_.end(c) * own.d_));
+            });
+            double total = 0.0;
+            for (Index c = 0; c < own.node_chunks_.count; ++c) total += own.partial_[at(c)];
+            return total;
+        }
+    };
+
+    // What the edges left, at their ends: + at the tail, - at the head, in the order of the edges. The edges
+    // at a node's head come first, so these are the additions of the one-thread sweep.
+    void gather(const Buffer& parts, Vector& out) const {
+        for_nodes([&](Index first, Index last, int) {
+            for (Index i = first; i < last; ++i) {
+                double* const own = out.data() + i * d_;
+                std::fill(own, own + d_, 0.0);
+                for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
+                    const double* const part = parts.data() + edge_of_[at(place)] * d_;
+                    if (neighbour_[at(place)] > i)
+                        for (Index k = 0; k < d_; ++k) own[k] += part[k];
+                    else
+                        for (Index k = 0; k < d_; ++k) own[k] -= part[k];
+                }
+            }
+        });
+    }
+
     template <class Entry>
     void fill_matrix(const Entry& entry) {
         fresh_ = false;
-        for (Index i = 0; i < m_; ++i) {
-            double total = 0.0;
-            for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
-                value_[at(place)] = entry(edge_of_[at(place)]);
-                total += value_[at(place)];
+        for_nodes([&](Index first, Index last, int) {
+            for (Index i = first; i < last; ++i) {
+                double total = 0.0;
+                for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
+                    value_[at(place)] = entry(edge_of_[at(place)]);
+                    total += value_[at(place)];
+                }
+                degree_[at(i)] = total;
             }
-            degree_[at(i)] = total;
-        }
+        });
     }
+    // out += B'RB v at the nodes first .. last - 1.
     template <int D>
-    void add_laplacian_of(const Vector& v, Vector& out) const {
+    void add_laplacian_of(const Vector& v, Vector& out, Index first, Index last) const {
         const Index d = D > 0 ? D : d_;
-        for (Index i = 0; i < m_; ++i) {
-            const double* vi = v.data() + i * d;
-            double* oi = out.data() + i * d;
+        for (Index i = first; i < last; ++i) {
+            const double* const vi = v.data() + i * d;
+            double* const oi = out.data() + i * d;
             for (Index k = 0; k < d; ++k) oi[k] += degree_[at(i)] * vi[k];
             for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
                 const double value = value_[at(place)];
-                const double* vj = v.data() + neighbour_[at(place)] * d;
+                const double* const vj = v.data() + neighbour_[at(place)] * d;
                 for (Index k = 0; k < d; ++k) oi[k] -= value * vj[k];
             }
         }
     }
-    void add_laplacian(const Vector& v, Vector& out) const {
+    void add_laplacian(const Vector& v, Vector& out, Index first, Index last) const {
         switch (d_) {
             case 1:
-                return add_laplacian_of<1>(v, out);
+                return add_laplacian_of<1>(v, out, first, last);
             case 2:
-                return add_laplacian_of<2>(v, out);
+                return add_laplacian_of<2>(v, out, first, last);
             case 3:
-                return add_laplacian_of<3>(v, out);
+                return add_laplacian_of<3>(v, out, first, last);
+            case 7:
+                return add_laplacian_of<7>(v, out, first, last);
+            case 10:
+                return add_laplacian_of<10>(v, out, first, last);
             default:
-                return add_laplacian_of<0>(v, out);
+                return add_laplacian_of<0>(v, out, first, last);
         }
     }
 
     Index m_, d_, n_edges_;
     std::vector<std::int32_t> tail_, head_;
-    Buffer weight_, rho_, stretch_, row_;
+    Buffer weight_, rho_, stretch_, row_, t_parts_, g_parts_, norms_;
+    Chunks edge_chunks_, node_chunks_;
+    Vector penalties_, largests_;
+    mutable Vector partial_;
     bool restretch_ = false;
     std::vector<Index> start_;
     std::vector<std::int32_t> neighbour_, edge_of_;
-    Vector value_, degree_, scratch_, worst_;
+    Vector value_, degree_, scratch_;
     PcgWork work_;
     SparseCholesky direct_;  // analysed for block_ unknowns a node (0: not yet), when its fill fits_
     Index block_ = 0;

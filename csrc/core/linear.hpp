@@ -25,10 +25,9 @@ class CompensatedSum {
     double sum_ = 0.0, lost_ = 0.0;
 };
 
-inline double dot(const Vector& a, const Vector& b) {
+inline double dot(const double* a, const double* b, std::size_t n) {
     // Four partial sums: a shorter rounding chain, and the compiler can keep them in registers.
     double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
-    const std::size_t n = a.size();
     std::size_t k = 0;
     for (; k + 4 <= n; k += 4) {
         s0 += a[k] * b[k];
@@ -39,6 +38,7 @@ inline double dot(const Vector& a, const Vector& b) {
     for (; k < n; ++k) s0 += a[k] * b[k];
     return (s0 + s1) + (s2 + s3);
 }
+inline double dot(const Vector& a, const Vector& b) { return dot(a.data(), b.data(), a.size()); }
 
 // In-place Cholesky factor L of a symmetric positive definite d x d matrix (row-major, lower part used). A
 // pivot that is not positive after rounding is replaced by one: its direction then passes through unchanged,
@@ -79,31 +79,54 @@ struct PcgWork {
     }
 };
 
+// Passes over long vectors in one piece, on the caller's thread.
+struct OnePiece {
+    template <class Body>  // body(first, last)
+    void each(std::size_t n, const Body& body) const {
+        body(std::size_t{0}, n);
+    }
+    template <class Body>  // double body(first, last)
+    double sum(std::size_t n, const Body& body) const {
+        return body(std::size_t{0}, n);
+    }
+};
+
 // Preconditioned conjugate gradients for A x = b, started at x. Stops at ||r|| <= tol ||r_0|| in the
 // preconditioned norm, or at max_iter, or when the curvature vanishes (singular consistent systems). Returns
-// the number of iterations. No allocation after work.resize.
-template <class Operator, class Preconditioner>
+// the number of iterations. `pieces` cuts the passes over the vectors. No allocation after work.resize.
+template <class Operator, class Preconditioner, class Pieces = OnePiece>
 Index pcg(const Operator& apply, const Preconditioner& precondition, const Vector& b, Vector& x, double tol,
-          Index max_iter, PcgWork& work, double absolute = 0.0) {
+          Index max_iter, PcgWork& work, double absolute = 0.0, const Pieces& pieces = {}) {
     const std::size_t n = b.size();
+    const auto product = [&](const Vector& u, const Vector& v) {
+        return pieces.sum(n, [&](std::size_t first, std::size_t last) {
+            return dot(u.data() + first, v.data() + first, last - first);
+        });
+    };
     apply(x, work.ap);
-    for (std::size_t k = 0; k < n; ++k) work.r[k] = b[k] - work.ap[k];
+    pieces.each(n, [&](std::size_t first, std::size_t last) {
+        for (std::size_t k = first; k < last; ++k) work.r[k] = b[k] - work.ap[k];
+    });
     precondition(work.r, work.z);
     work.p = work.z;
-    double rz = dot(work.r, work.z);
+    double rz = product(work.r, work.z);
     const double target = std::fmax(tol * tol * rz, absolute);
     Index it = 0;
     while (it < max_iter && rz > target) {
         apply(work.p, work.ap);
-        const double curvature = dot(work.p, work.ap);
+        const double curvature = product(work.p, work.ap);
         if (!(curvature > 0.0)) break;
         const double step = rz / curvature;
-        for (std::size_t k = 0; k < n; ++k) x[k] += step * work.p[k];
-        for (std::size_t k = 0; k < n; ++k) work.r[k] -= step * work.ap[k];
+        pieces.each(n, [&](std::size_t first, std::size_t last) {
+            for (std::size_t k = first; k < last; ++k) x[k] += step * work.p[k];
+            for (std::size_t k = first; k < last; ++k) work.r[k] -= step * work.ap[k];
+        });
         precondition(work.r, work.z);
-        const double next = dot(work.r, work.z);
+        const double next = product(work.r, work.z);
         const double beta = next / rz;
-        for (std::size_t k = 0; k < n; ++k) work.p[k] = work.z[k] + beta * work.p[k];
+        pieces.each(n, [&](std::size_t first, std::size_t last) {
+            for (std::size_t k = first; k < last; ++k) work.p[k] = work.z[k] + beta * work.p[k];
+        });
         rz = next;
         ++it;
     }

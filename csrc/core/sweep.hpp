@@ -111,9 +111,14 @@ inline Index pair_scratch(const PairLayout& layout) {
 }
 
 // Edge list; blocks of kLanes edges [n_features][kLanes]; padded edges join node 0 to itself with weight 0.
+// One call takes the edges first .. last - 1 (multiples of kLanes; the last may be n_edges).
+//
+// With `t_parts` every edge leaves its w (y - 2P) there (and its w P in g_parts), [edge][n_features]: the
+// caller gathers them at the nodes, in the order of the edges, which gives the same bits as adding them to t
+// and g here, which is faster on one thread.
 struct EdgeSweep {
-    Index n_edges = 0;
-    Index n_nodes = 0;
+    Index first = 0;
+    Index last = 0;
     Index n_features = 0;
     double* y = nullptr;
     const double* x = nullptr;  // [n_nodes][n_features]
@@ -123,15 +128,18 @@ struct EdgeSweep {
     const double* rho = nullptr;      // per edge, relative to StepParameters::rho
     const double* stretch = nullptr;  // per edge or nullptr
     const double* phi = nullptr;      // [n_nodes][n_features], kManifold and kProject
-    double* t = nullptr;              // [n_nodes][n_features]
-    double* g = nullptr;              // or nullptr
-    double* row = nullptr;            // scratch, (2 n_features + 2) * kLanes
-    double* worst = nullptr;          // [n_nodes], kManifold: largest such norm at each node
-    double penalty = 0.0;
-    double largest = 0.0;
+    bool want_dual = false;
+    double* t = nullptr;  // [n_nodes][n_features], added to
+    double* g = nullptr;
+    double* t_parts = nullptr;
+    double* g_parts = nullptr;
+    double* norms = nullptr;  // [edge], kManifold: norm of the edges that received phi, zero elsewhere
+    double* row = nullptr;    // scratch, (2 n_features + 2) * kLanes
     double lam_old = 0.0;
     double scale = 1.0;
     bool commit = true;
+    double penalty = 0.0;  // out
+    double largest = 0.0;  // out
 };
 
 // Reduced problem on the complete graph: sum_{k<l} r_k r_l ||w_k - w_l|| over centres (distinct rows).

@@ -22,6 +22,7 @@ void with_features(Index d, const Action& action) {
     if (!found) action(std::integral_constant<int, 0>());
 }
 
+#include "core/edge_sweep_impl.hpp"
 #include "core/lanes.hpp"
 #include "core/pair_sweep_impl.hpp"
 
@@ -68,156 +69,6 @@ struct Features {
     explicit Features(Index d) : count(D > 0 ? D : d) {}
     Index n() const { return D > 0 ? D : count; }
 };
-
-// One block of kLanes edges: reads and rewrites y; leaves q = y - 2P(y) implicit through the factor it
-// returns.
-struct BlockResult {
-    Lanes projection;  // s with P(y) = s y
-    Lanes distance;    // ||x_i - x_j||
-    Lanes before;      // norm of an edge that received phi, zero elsewhere
-};
-
-constexpr bool takes_potential(SweepKind kind) {
-    return kind == SweepKind::kManifold || kind == SweepKind::kProject;
-}
-
-template <int D, SweepKind kind, bool want_dual, class Difference, class Potential>
-inline BlockResult update_block(double* y, Index d, Lanes radius, Lanes rho, Lanes alpha, Lanes stretch,
-                                Lanes lam_old, Lanes lam, double scale, bool commit,
-                                const Difference& difference, const Potential& potential) {
-    const Features<D> f(d);
-    Lanes squared = splat(0.0);
-    for (Index k = 0; k < f.n(); ++k) squared += load(y + k * kLanes) * load(y + k * kLanes);
-    Lanes after = splat(0.0), apart = splat(0.0), before = splat(0.0);
-    if constexpr (kind == SweepKind::kRelax) {
-        const Lanes s = shrink_factor(squared, radius);
-        const Lanes stretched = s + stretch * (1.0 - s);
-        const Lanes keep = stretched + alpha * (s - stretched), pull = alpha * rho;
-        for (Index k = 0; k < f.n(); ++k) {
-            const Lanes u = difference(k);
-            const Lanes value = keep * load(y + k * kLanes) + pull * u;
-            store(y + k * kLanes, value);
-            after += value * value;
-            if constexpr (want_dual) apart += u * u;
-        }
-    } else if constexpr (kind == SweepKind::kMove) {
-        const Lanes n = norm(squared);
-        const Lanes factor = n > lam_old ? larger(splat(0.0), 1.0 + (lam - lam_old) / n) : splat(1.0);
-        for (Index k = 0; k < f.n(); ++k) {
-            const Lanes value = factor * load(y + k * kLanes);
-            store(y + k * kLanes, value);
-            after += value * value;
-            const Lanes u = difference(k);
-            if constexpr (want_dual) apart += u * u;
-        }
-    } else if constexpr (kind == SweepKind::kProject) {
-        const Lanes s = shrink_factor(squared, radius);
-        for (Index k = 0; k < f.n(); ++k) {
-            const Lanes value = scale * (s * load(y + k * kLanes) + potential(k));
-            if (commit) store(y + k * kLanes, value);
-            after += value * value;
-            const Lanes u = difference(k);
-            if constexpr (want_dual) apart += u * u;
-        }
-        before = root(after);
-    } else {
-        const Lanes s = shrink_factor(squared, radius);
-        for (Index k = 0; k < f.n(); ++k) apart += difference(k) * difference(k);
-        const Mask inside = apart == 0.0;
-        const Lanes factor = lam / norm(apart) + rho;
-        for (Index k = 0; k < f.n(); ++k) {
-            const Lanes value = inside ? s * load(y + k * kLanes) + potential(k) : factor * difference(k);
-            store(y + k * kLanes, value);
-            after += value * value;
-        }
-        before = inside ? root(after) : splat(0.0);
-    }
-    BlockResult out;
-    out.projection = shrink_factor(after, radius);
-    out.distance = want_dual ? root(apart) : splat(0.0);
-    out.before = before;
-    return out;
-}
-
-template <int D, SweepKind kind, bool want_dual>
-void edge_sweep(EdgeSweep& a, const StepParameters& step) {
-    const Features<D> f(a.n_features);
-    const Index d = f.n();
-    const Lanes radius = splat(step.lam * (1.0 - ball_shrink(d))), lam = splat(step.lam),
-                lam_old = splat(a.lam_old);
-    const Lanes alpha = splat(step.alpha);
-    for (Index k = 0; k < d * a.n_nodes; ++k) a.t[k] = 0.0;
-    if constexpr (want_dual)
-        for (Index k = 0; k < d * a.n_nodes; ++k) a.g[k] = 0.0;
-    if constexpr (kind == SweepKind::kManifold)
-        for (Index k = 0; k < a.n_nodes; ++k) a.worst[k] = 0.0;
-    Lanes penalty = splat(0.0), lost = splat(0.0), largest = splat(0.0);
-    double* y = a.y;
-    double* const apart = a.row;
-    double* const lifted = a.row + d * kLanes;
-    for (Index e = 0; e < a.n_edges; e += kLanes, y += d * kLanes) {
-        const std::int32_t* const tail = a.tail + e;
-        const std::int32_t* const head = a.head + e;
-        const Lanes w = load(a.weight + e);
-        for (Index l = 0; l < kLanes; ++l) {
-            const double* const xi = a.x + tail[l] * d;
-            const double* const xj = a.x + head[l] * d;
-            for (Index k = 0; k < d; ++k) apart[k * kLanes + l] = xi[k] - xj[k];
-            if constexpr (takes_potential(kind)) {
-                const double* const pi = a.phi + tail[l] * d;
-                const double* const pj = a.phi + head[l] * d;
-                for (Index k = 0; k < d; ++k) lifted[k * kLanes + l] = pi[k] - pj[k];
-            }
-        }
-        const auto difference = [&](Index k) { return load(apart + k * kLanes); };
-        const auto potential = [&](Index k) {
-            return takes_potential(kind) ? load(lifted + k * kLanes) : splat(0.0);
-        };
-        const Lanes stretch = a.stretch != nullptr ? load(a.stretch + e) : splat(1.0);
-        const BlockResult b =
-            update_block<D, kind, want_dual>(y, d, radius, step.rho * load(a.rho + e), alpha, stretch,
-                                             lam_old, lam, a.scale, a.commit, difference, potential);
-        if constexpr (want_dual) {
-            // Compensated: the chain over all edges would otherwise set the rounding bound of the whole
-            // certificate.
-            const Lanes term = w * b.distance - lost, next = penalty + term;
-            lost = (next - penalty) - term;
-            penalty = next;
-        }
-        if constexpr (takes_potential(kind)) {
-            const Lanes before = w > 0.0 ? b.before : splat(0.0);
-            largest = larger(largest, before);
-            if constexpr (kind == SweepKind::kManifold) {
-                for (Index l = 0; l < kLanes; ++l) {
-                    a.worst[tail[l]] = std::fmax(a.worst[tail[l]], before[l]);
-                    a.worst[head[l]] = std::fmax(a.worst[head[l]], before[l]);
-                }
-            }
-        }
-        const Lanes to_t = w * (1.0 - 2.0 * b.projection), to_g = w * b.projection;
-        for (Index k = 0; k < d; ++k) store(apart + k * kLanes, to_t * load(y + k * kLanes));
-        if constexpr (want_dual)
-            for (Index k = 0; k < d; ++k) store(lifted + k * kLanes, to_g * load(y + k * kLanes));
-        for (Index l = 0; l < kLanes; ++l) {
-            double* const ti = a.t + tail[l] * d;
-            double* const tj = a.t + head[l] * d;
-            for (Index k = 0; k < d; ++k) {
-                ti[k] += apart[k * kLanes + l];
-                tj[k] -= apart[k * kLanes + l];
-            }
-            if constexpr (want_dual) {
-                double* const gi = a.g + tail[l] * d;
-                double* const gj = a.g + head[l] * d;
-                for (Index k = 0; k < d; ++k) {
-                    gi[k] += lifted[k * kLanes + l];
-                    gj[k] -= lifted[k * kLanes + l];
-                }
-            }
-        }
-    }
-    a.penalty = sum(penalty);
-    a.largest = maximum(largest);
-}
 
 // product = false: gradient and penalty of sum_{k<l} r_k r_l ||x_k - x_l||; true: Hessian product with p.
 template <int D, bool product>
@@ -284,23 +135,6 @@ void centre_sweep(CentreSweep& a) {
         }
     }
     if constexpr (!product) a.penalty = penalty;
-}
-
-template <int D, bool want_dual>
-void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
-    if (kind == SweepKind::kRelax) edge_sweep<D, SweepKind::kRelax, want_dual>(a, step);
-    if (kind == SweepKind::kManifold) edge_sweep<D, SweepKind::kManifold, want_dual>(a, step);
-    if (kind == SweepKind::kMove) edge_sweep<D, SweepKind::kMove, want_dual>(a, step);
-    if (kind == SweepKind::kProject) edge_sweep<D, SweepKind::kProject, want_dual>(a, step);
-}
-
-void edges(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
-    with_features<1, 2, 3, 4, 10>(a.n_features, [&](auto d) {
-        if (a.g != nullptr)
-            edges_of_kind<decltype(d)::value, true>(a, step, kind);
-        else
-            edges_of_kind<decltype(d)::value, false>(a, step, kind);
-    });
 }
 
 void centre_gradient(CentreSweep& a) {
