@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks, _core
+from fusionopt.estimate import edge_bytes, pair_bytes
 from fusionopt.losses.base import EPS, QuadraticNodeLoss
 from fusionopt.losses.pooled import null_projectors, pooled_hessians, pooled_minimiser
 from fusionopt.penalties import L1Norm, L2Norm
@@ -114,6 +115,13 @@ def core_info() -> dict[str, object]:
     return {"instruction_set": _core.instruction_set()}
 
 
+def time_pair_sweep(
+    n_nodes: int, n_features: int, dtype: str, n_threads: int, repeats: int
+) -> dict[str, Any]:
+    """Seconds of the pair sweep, of its check pass and of the stream of the same array; bytes that a sweep moves."""
+    return _core.time_pair_sweep(n_nodes, n_features, dtype == "float32", n_threads, repeats)
+
+
 def _plain_zeros(x: FloatArray) -> FloatArray:
     """-0.0 becomes 0.0, so that equal rows have the same bits."""
     return np.asarray(x + 0.0)
@@ -122,15 +130,6 @@ def _plain_zeros(x: FloatArray) -> FloatArray:
 def _power_of_two(value: float) -> float:
     """The power of two just above value; 1 for 0."""
     return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 1.0
-
-
-def complete_bytes(n_nodes: int, n_features: int, dtype: str) -> float:
-    """Bytes of the pair duals of a complete graph while a partition is finished.
-
-    The state and the one set aside, m (m + 24) / 2 pairs with padding: 16 bytes a number in float64; 4 + 8 in
-    float32, where finishing works in float64.
-    """
-    return n_nodes * (n_nodes + 24) / 2 * n_features * (12 if dtype == "float32" else 16)
 
 
 class Engine:
@@ -289,13 +288,15 @@ class Engine:
         loss, null = self._core_loss()
         quadratic = (*loss, self._scaled_lam(problem.lam))
         if not graph.is_complete:
+            needed = edge_bytes(m, graph.n_edges, d, settings.n_threads)
+            _checks.check_memory("The edge duals", needed)
             edges = graph.edges.astype(np.int32)
             tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
             self._cap_lam = problem.lam
             return _core.Admm.edges(
                 *quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options
             )
-        _checks.check_memory("The pair duals of the complete graph", complete_bytes(m, d, settings.dtype))
+        _checks.check_memory("The pair duals of the complete graph", pair_bytes(m, d, settings.dtype))
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
 

@@ -18,7 +18,6 @@ from fusionopt._bridge import Certificate
 from fusionopt._duals import ImplicitDuals
 from fusionopt.losses import SquaredDistance
 from fusionopt.losses.pooled import pooled_minimiser
-from fusionopt.penalties import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.settings import Settings
 
@@ -27,20 +26,6 @@ IntArray = NDArray[np.int64]
 
 _CAP = 2.0
 """Largest ball of the lightest pair, in units of the sum of all forces: beyond it a larger lam changes nothing."""
-_SPREAD = 1e6
-"""Largest ratio of two sample weights, or of two node weights, that is left to this solver."""
-
-
-def fits(problem: FusionProblem) -> bool:
-    """Whether the problem has the shape this solver needs: every pair joined, w_ij = weight r_i r_j, H_i = m_i I."""
-    loss, graph = problem.loss, problem.graph
-    if not (type(loss) is SquaredDistance and type(problem.penalty) is L2Norm and graph.is_complete):
-        return False
-    if graph.n_nodes < 2 or graph.weight == 0:
-        return False
-    curvature = loss.hessians()
-    weights = [curvature] if graph.node_weights is None else [curvature, graph.node_weights]
-    return curvature.ndim == 1 and all(w.min() > 0 and w.max() <= _SPREAD * w.min() for w in weights)
 
 
 class ImplicitEngine:

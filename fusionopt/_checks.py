@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fusionopt._memory import available_bytes
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError, MemoryLimitError
 
 FloatArray = NDArray[np.float64]
@@ -39,10 +39,7 @@ def refuse_memory(what: str, n_bytes: float, limit: float, remedy: str) -> NoRet
 
 def memory_limit() -> float:
     """What one request may take: most of the machine's memory; inf where the system does not tell."""
-    try:
-        return 0.8 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return float("inf")
+    return 0.8 * available_bytes()
 
 
 def check_memory(

@@ -6,6 +6,9 @@ from numpy.typing import ArrayLike, NDArray
 
 def instruction_set() -> str: ...
 def pair_length(x: NDArray[np.float64], weight: NDArray[np.float64], n_threads: int = 1) -> float: ...
+def time_pair_sweep(
+    n_nodes: int, n_features: int, narrow: bool, n_threads: int, repeats: int
+) -> dict[str, Any]: ...
 
 class Implicit:
     def __init__(

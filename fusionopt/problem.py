@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks
+from fusionopt.estimate import Estimate, estimate
 from fusionopt.graph import Graph
 from fusionopt.losses.base import NodeLoss
 from fusionopt.penalties.base import Penalty
 from fusionopt.penalties.l2_norm import L2Norm
+from fusionopt.settings import AdmmSettings, Settings
 
 FloatArray = NDArray[np.float64]
 
@@ -159,6 +161,28 @@ class FusionProblem:
                     (total - at_zero * float(r[i : i + side] @ r[i : i + side])) / 2 if i == j else total
                 )
         return graph.weight * math.fsum(sums)
+
+    def estimate(self, settings: Settings | None = None) -> Estimate:
+        """Memory and time of a solve, before it starts; nothing is built.
+
+        Parameters
+        ----------
+        settings : Settings or None
+            Its n_threads, dtype and rho matter; None takes the defaults.
+
+        Returns
+        -------
+        Estimate
+
+        Examples
+        --------
+        >>> from fusionopt import FusionProblem, SquaredDistance
+        >>> FusionProblem(SquaredDistance([0.0, 2.0, 5.0]), lam=0.1).estimate().method
+        'ADMM on stored pairs'
+        """
+        chosen = AdmmSettings() if settings is None else settings
+        _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
+        return estimate(self, chosen)
 
     def __repr__(self) -> str:
         return f"FusionProblem({self.loss!r}, {self.graph!r}, {self.penalty!r}, lam={self.lam:g})"

@@ -10,5 +10,6 @@ void register_admm(pybind11::module_& module);
 void register_losses(pybind11::module_& module);
 void register_penalty(pybind11::module_& module);
 void register_pdmm(pybind11::module_& module);
+void register_timing(pybind11::module_& module);
 
 }  // namespace fusionopt::bindings

@@ -22,8 +22,10 @@ void with_features(Index d, const Action& action) {
     if (!found) action(std::integral_constant<int, 0>());
 }
 
-#include "core/edge_sweep_impl.hpp"
 #include "core/lanes.hpp"
+
+// After the lanes.
+#include "core/edge_sweep_impl.hpp"
 #include "core/pair_sweep_impl.hpp"
 
 typedef double Lanes

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
+from fusionopt.estimate import chooses_storage_free
 from fusionopt.losses import Logistic, Poisson, Softmax
 from fusionopt.losses.base import QuadraticNodeLoss
-from fusionopt.methods import implicit
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.methods.difference_of_convex import DcSession
+from fusionopt.methods.implicit import ImplicitSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.smooth import SmoothSession
@@ -102,8 +103,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         own = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
         steps = settings if isinstance(settings, DcSettings) else DcSettings(**own)
         return DcSession(problem, steps, point, open_session)
-    if implicit.chosen(problem, settings):
-        return implicit.ImplicitSession(problem, settings)
+    if chooses_storage_free(problem, settings):
+        return ImplicitSession(problem, settings)
     may_lack = isinstance(problem.loss, Logistic | Softmax | Poisson)
     if may_lack and not (problem.loss.strong_convexity() > 0).all():
         smooth = isinstance(problem.penalty, SquaredL2)

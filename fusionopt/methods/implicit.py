@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
-from fusionopt._bridge_implicit import ImplicitEngine, fits
+from fusionopt._bridge_implicit import ImplicitEngine
 from fusionopt.clusters import exact_labels
+from fusionopt.estimate import pair_bytes
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.problem import FusionProblem
@@ -18,31 +19,13 @@ from fusionopt.settings import AdmmSettings
 
 FloatArray = NDArray[np.float64]
 
-_FASTER_FROM = 4000
-"""Nodes from which these passes are faster than the stored sweep."""
-
-
 _MANY_BYTES = 2**30
-
-
-def chosen(problem: FusionProblem, settings: AdmmSettings) -> bool:
-    """Whether this method is the one to take: it applies, and the pairs are many or do not fit the machine.
-
-    A given rho asks for ADMM.
-    """
-    if problem.n_nodes < 2 or settings.rho is not None or not fits(problem):
-        return False
-    return problem.n_nodes >= _FASTER_FROM or _stored_bytes(problem) > _checks.memory_limit()
 
 
 def stores_too_much(problem: FusionProblem) -> bool:
     """Whether keeping the pairs of a complete graph is not worth a search that is only needed once."""
-    return problem.graph.is_complete and _stored_bytes(problem) > min(_MANY_BYTES, _checks.memory_limit())
-
-
-def _stored_bytes(problem: FusionProblem) -> float:
-    m = problem.n_nodes
-    return 2 * m * (m + 7) / 2 * problem.n_features * 8
+    stored = pair_bytes(problem.n_nodes, problem.n_features, "float64")
+    return problem.graph.is_complete and stored > min(_MANY_BYTES, _checks.memory_limit())
 
 
 class ImplicitSession:
@@ -51,7 +34,7 @@ class ImplicitSession:
     Parameters
     ----------
     problem : FusionProblem
-        One that `_bridge_implicit.fits`.
+        One that `estimate.pairs_need_no_storage`.
     settings : AdmmSettings
         max_iter counts Newton steps; random_state seeds the order of the nodes in the subsets.
 
@@ -153,7 +136,7 @@ class ImplicitSession:
         steps = int(counts["newton_steps"])
         done = f"relative gap {rel_gap:.1e} after {steps} Newton steps ({passes:.0f} passes over all pairs)"
         begin = f"certified optimum: {done}" if status == "optimal" else f"{stopped}: {done}"
-        stored = _stored_bytes(problem)
+        stored = pair_bytes(problem.n_nodes, problem.n_features, self._settings.dtype)
         why = (
             f"storing the duals of {m * (m - 1) // 2} pairs would be slower"
             if stored <= _checks.memory_limit()
