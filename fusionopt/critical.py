@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt._bridge import Engine
-from fusionopt._bridge_implicit import ImplicitEngine, fits
+from fusionopt._bridge_implicit import ImplicitEngine
+from fusionopt.estimate import pairs_need_no_storage
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.losses.pooled import newton_minimiser, pooled_minimiser
 from fusionopt.losses.quadratic_model import QuadraticModel
@@ -119,7 +120,7 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
         problem = replace(problem, loss=_at_rest(problem)[0])
     settings = AdmmSettings(eps_rel=1e-5, max_iter=5000)
     one_line = problem.n_features == 1 and problem.graph.node_weights is None
-    if implicit.stores_too_much(problem) and fits(problem) and not one_line:
+    if implicit.stores_too_much(problem) and pairs_need_no_storage(problem) and not one_line:
         return _without_pairs(problem, interrupt)
     engine = Engine(problem.with_lam(0.0), settings)
     force = engine.pooled_force()

@@ -112,7 +112,8 @@ void register_admm(py::module_& module) {
             [](const Doubles& eigenvalues, const std::optional<Doubles>& basis,
                const std::optional<Doubles>& hessian, const Doubles& linear, double constant, double lam,
                const Int32s& tail, const Int32s& head, const Doubles& weights, double eps_rel, double eps_abs,
-               double relaxation, double rho, Index check_every, bool separable, int n_threads, bool narrow) {
+               double relaxation, double rho, Index check_every, bool separable, int n_threads,
+               bool /*narrow: edge lists keep float64*/) {
                 QuadraticLoss loss = make_loss(eigenvalues, basis, hessian, linear, constant);
                 const Index m = loss.n_nodes, d = loss.n_features, n = tail.size();
                 std::vector<std::int32_t> from = to_vector("tail", tail, {n}),

@@ -1,6 +1,7 @@
 // The complete graph with weights w_ij = W r_i r_j: pairs are stored by rows of blocks and never listed.
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "core/coupling.hpp"
 #include "core/ladder.hpp"
@@ -170,6 +171,23 @@ class CompleteCoupling final : public Coupling {
             is_narrow_ = !is_narrow_;
         else
             Coupling::swap_state();
+    }
+
+    void pass_state(StateStream& stream) override {
+        bool narrow = is_narrow_;
+        stream.pass(narrow);
+        if (narrow && !wants_narrow_)
+            throw std::invalid_argument("the saved state is in float32, this one is not");
+        if (narrow) {
+            Vector numbers(narrow_.data(), narrow_.data() + narrow_.size());
+            stream.pass(numbers);
+            for (Index k = 0; k < narrow_.size(); ++k) narrow_[k] = static_cast<float>(numbers[at(k)]);
+        } else {
+            if (y_.size() == 0) y_ = Buffer(wide_layout_.size());
+            stream.pass(y_);
+        }
+        is_narrow_ = narrow;
+        kept_narrow_ = false;
     }
 
     double start_rho(const QuadraticLoss& loss) const override {

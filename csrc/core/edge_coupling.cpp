@@ -20,8 +20,9 @@ constexpr double kOrdering = 150.0;      // passes over all edges that finding t
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
 
-// Below this many numbers a chunk of edges or nodes is not worth a thread.
-constexpr Index kChunkNumbers = 50000;
+// Numbers of the state below which threads are not worth waking, and numbers of a chunk.
+constexpr Index kThreadedNumbers = 100000;
+constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -75,10 +76,14 @@ class EdgeCoupling final : public Coupling {
     }
 
     void use(ThreadPool* pool) override {
-        Coupling::use(pool);
+        Coupling::use(n_edges_ * d_ < kThreadedNumbers ? nullptr : pool);
         row_ = Buffer(n_workers() * row_size());
         scratch_.assign(at(n_workers() * d_), 0.0);
-        if (n_workers() == 1 || (edge_chunks_.count == 1 && node_chunks_.count == 1)) return;
+        if (n_workers() == 1) {
+            t_parts_ = Buffer();
+            g_parts_ = Buffer();
+            return;
+        }
         // Here each edge leaves what it gives to its ends; the ends gather it.
         t_parts_ = Buffer(round_up(n_edges_) * d_);
         g_parts_ = Buffer(round_up(n_edges_) * d_);

@@ -18,6 +18,7 @@ from fusionopt.methods.difference_of_convex import DcSession
 from fusionopt.methods.implicit import ImplicitSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
+from fusionopt.methods.rotated import RotatedSession, find_hull
 from fusionopt.methods.smooth import SmoothSession
 from fusionopt.methods.unattained import UnattainedSession
 from fusionopt.penalties import L1Norm, Mcp, SquaredL2
@@ -114,5 +115,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         return SmoothSession(problem, settings, point)
     l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1
     if isinstance(problem.loss, QuadraticNodeLoss) and not l1:
+        hull = find_hull(problem)
+        if hull is not None:
+            return RotatedSession(problem, hull, settings, point)
         return AdmmSession(problem, settings, point)
     return ProximalNewtonSession(problem, settings, point)

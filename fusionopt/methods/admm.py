@@ -63,6 +63,13 @@ class AdmmSession:
         """Go on from such a state: what is computed from here on has the same bits."""
         self._engine.restore(state)
 
+    def dual_sums(self, x: FloatArray) -> tuple[FloatArray, float]:
+        """sum_j v_ij of the present duals, (n_nodes, n_features), and the rounding bound of the gap at x."""
+        if self._engine.decoupled:
+            return np.zeros_like(x), 0.0
+        judgement = self._engine.judge(x)
+        return judgement.sums, judgement.rounding
+
     def run(self, monitor: Monitor) -> Result:
         """Solve at the present lam; the duals of the result are the engine's until it moves on."""
         result = _run(self._engine, self._settings, monitor, self._setup_time)

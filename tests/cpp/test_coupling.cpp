@@ -147,6 +147,19 @@ TEST(sums_of_a_float32_state_are_those_of_its_duals) {
     CHECK_EQUAL(largest_difference(g, before), 0.0);
 }
 
+// Each node with the next and one far away.
+Edges ring(Index m) {
+    Edges out;
+    for (Index i = 0; i + 1 < m; ++i)
+        for (const Index j : {i + 1, i + 1 + m / 3})
+            if (j < m) {
+                out.tail.push_back(static_cast<std::int32_t>(i));
+                out.head.push_back(static_cast<std::int32_t>(j));
+                out.weight.push_back(1.0 + static_cast<double>(i % 7));
+            }
+    return out;
+}
+
 // Bits of everything that a few steps leave, for a number of threads.
 Vector trail(Coupling& coupling, Index m, Index d, int n_threads) {
     ThreadPool pool(n_threads);
@@ -186,6 +199,13 @@ TEST(sweeps_have_the_same_bits_for_any_number_of_threads) {
             CHECK_EQUAL(largest_difference(trail(*fresh(), m, d, 2), one), 0.0);
             CHECK_EQUAL(largest_difference(trail(*fresh(), m, d, 5), one), 0.0);
         }
+    for (const Index d : {2, 11}) {
+        const Index m = 60000 / d;
+        const Edges edges = ring(m);
+        const Vector one = trail(*listed(m, d, edges), m, d, 1);
+        CHECK_EQUAL(largest_difference(trail(*listed(m, d, edges), m, d, 2), one), 0.0);
+        CHECK_EQUAL(largest_difference(trail(*listed(m, d, edges), m, d, 5), one), 0.0);
+    }
 }
 
 TEST(sweeps_of_an_edge_list_follow_the_formula) {

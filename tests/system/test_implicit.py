@@ -9,11 +9,11 @@ import pytest
 
 import fusionopt
 from fusionopt import AdmmSettings, _core
-from fusionopt._bridge_implicit import fits
 from fusionopt._duals import ImplicitDuals
 from fusionopt.errors import MemoryLimitError
+from fusionopt.estimate import chooses_storage_free, pairs_need_no_storage
 from fusionopt.methods import Interrupt, Monitor, Progress, implicit
-from fusionopt.methods.implicit import ImplicitSession, chosen
+from fusionopt.methods.implicit import ImplicitSession
 from tests import catalogue, oracles
 from tests.catalogue import FloatArray, Instance
 
@@ -256,13 +256,13 @@ def test_duals_of_too_many_pairs_are_refused_with_the_number() -> None:
     ],
 )
 def test_what_it_takes(problem: fusionopt.FusionProblem, fit: bool) -> None:
-    assert fits(problem) is fit
+    assert pairs_need_no_storage(problem) is fit
 
 
 def test_a_given_rho_asks_for_the_stored_sweep() -> None:
     problem = fusionopt.FusionProblem(fusionopt.SquaredDistance(np.zeros((5000, 2))), lam=1.0)
-    assert chosen(problem, AdmmSettings())
-    assert not chosen(problem, AdmmSettings(rho=1.0))
+    assert chooses_storage_free(problem, AdmmSettings())
+    assert not chooses_storage_free(problem, AdmmSettings(rho=1.0))
 
 
 @pytest.mark.parametrize("d", [2, 5])

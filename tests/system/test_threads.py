@@ -16,7 +16,7 @@ def _groups(m: int, d: int, seed: int) -> np.ndarray:
     return centres[rng.integers(0, 4, m)] + rng.normal(size=(m, d))
 
 
-def _complete(m: int = 700, d: int = 2) -> FusionProblem:
+def _complete(m: int = 500, d: int = 2) -> FusionProblem:
     points = _groups(m, d, 1)
     reach = np.linalg.norm(points - points.mean(axis=0), axis=1).max()
     return FusionProblem(SquaredDistance(points), lam=0.5 * reach / (m - 1))
@@ -24,7 +24,7 @@ def _complete(m: int = 700, d: int = 2) -> FusionProblem:
 
 def _neighbours() -> FusionProblem:
     points = _groups(12000, 2, 2)
-    return FusionProblem(SquaredDistance(points), Graph.knn(points, 5), lam=0.3)
+    return FusionProblem(SquaredDistance(points), Graph.knn(points, 10), lam=0.1)
 
 
 def _regression(m: int = 400, d: int = 3) -> FusionProblem:
@@ -49,7 +49,7 @@ def _same_bits(one: Result, two: Result) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_threads_leave_the_bits_alone(problem: FusionProblem, dtype: str) -> None:
     one, two = (
-        fusionopt.solve(problem, AdmmSettings(eps_rel=1e-5, n_threads=n, dtype=dtype)) for n in (1, 2)
+        fusionopt.solve(problem, AdmmSettings(eps_rel=1e-4, n_threads=n, dtype=dtype)) for n in (1, 2)
     )
     assert one.status == "optimal"
     _same_bits(one, two)
@@ -73,8 +73,8 @@ def test_a_float32_path_starts_each_lam_from_the_last() -> None:
     lams = problem.lam * np.linspace(0.4, 1.6, 6)
     wide = fusionopt.solution_path(problem, lams)
     narrow = fusionopt.solution_path(problem, lams, settings=AdmmSettings(dtype="float32"))
-    assert [result.status for result in narrow] == ["optimal"] * len(lams)
-    for one, two in zip(wide, narrow, strict=True):
+    assert [result.status for result in narrow.results] == ["optimal"] * len(lams)
+    for one, two in zip(wide.results, narrow.results, strict=True):
         assert abs(one.objective - two.objective) <= one.gap + two.gap
 
 
