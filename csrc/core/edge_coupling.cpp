@@ -16,7 +16,7 @@ constexpr Index kMaxInner = 200;
 constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes costs, and a
 // solve needs more of them than two passes over the factor are worth. Costs are in multiplications.
-constexpr double kOrdering = 150.0;      // passes over all edges that finding the ordering is worth
+constexpr double kOrdering = 60.0;      // passes over all edges that finding the ordering is worth
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
 
@@ -177,7 +177,7 @@ class EdgeCoupling final : public Coupling {
         const double pass = pass_cost(block);
         // A singular loss may leave a component without any curvature: there the factor is no inverse.
         if (!loss.singular && passes_ > kOrdering * static_cast<double>(block) && prepare(block) &&
-            recent_ * pass > 2.0 * direct_.entries() * static_cast<double>(d_ / block)) {
+            recent_ * pass > 1.3 * direct_.entries() * static_cast<double>(d_ / block)) {
             if (!direct_.ready() || !fresh_) {
                 factor(loss, block);
                 fresh_ = true;
