@@ -27,7 +27,7 @@ help:
 	@echo 'make imports   the arrows between the rooms'
 	@echo 'make sanitize  C++ tests with the address and undefined-behaviour sanitizers'
 	@echo 'make dist      source archive and wheel, installed and tried in a second environment'
-	@echo 'make bench     benchmarks, one thread'
+	@echo 'make bench     benchmarks: the sweep beside memory and NumPy, solves beside other tools'
 	@echo 'make clean     remove all that was made here'
 
 demo: $(VENV)/built
@@ -79,6 +79,7 @@ dist: $(VENV)/built
 	@$(RUN) .ci/check_dist.py
 
 bench: $(VENV)/built
+	$(RUN) -m benchmarks.sweep
 	$(RUN) -m benchmarks.compare
 
 clean:

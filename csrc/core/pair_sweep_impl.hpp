@@ -282,7 +282,11 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                 P lengths = dual ? row_penalty[row] : zero<P>();
                 if constexpr (kind == SweepKind::kRelax) {
                     // How many blocks' values fit the registers.
+#if FUSIONOPT_REGISTER >= 64
                     constexpr int K = D == 0 || D > 12 ? 1 : D > 4 ? (dual ? 1 : 2) : (dual ? 2 : 4);
+#else
+                    constexpr int K = D == 0 || D > 2 ? 1 : 2;
+#endif
                     A *const row_t = rows_t + row * block, *const row_g = rows_g + row * block;
                     const auto go = [&](Index b, auto many) {
                         constexpr int n = decltype(many)::value;
@@ -364,7 +368,11 @@ void relax_pairs(const PairSweep& a, const StepParameters& step, PairChunk& c) {
 template <class S>
 void pairs_of(const PairSweep& a, const StepParameters& step, SweepKind kind, PairChunk& c) {
     if (kind == SweepKind::kRelax)
+#if FUSIONOPT_REGISTER >= 64
         with_features<1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16>(
+#else
+        with_features<1, 2, 3, 4, 10>(
+#endif
             a.layout.n_features, [&](auto d) { relax_pairs<S, decltype(d)::value>(a, step, c); });
     else if (a.want_dual)
         other_pairs<S, true>(a, step, kind, c);
