@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import cvxpy_baseline, evaluate, implicit, numpy_admm, penalty_figures, problems, subgroups
+from benchmarks import (
+    cvxpy_baseline,
+    evaluate,
+    implicit,
+    numpy_admm,
+    penalty_figures,
+    problems,
+    subgroups,
+    sweep,
+)
 from fusionopt import Scad
 
 
@@ -133,3 +143,20 @@ def test_implicit_benchmark_measures_and_judges() -> None:
     assert {implicit.points(implicit.Case("", data, 50, 3, 0.5)).shape for data in ("moons", "t2")} == {
         (50, 3)
     }
+
+
+def test_the_sweep_table_has_a_row_for_each_kind(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sweep, "_SHAPES", [(40, 2), (40, 5)])
+    monkeypatch.setattr(sweep, "_NUMPY_SHAPES", [(40, 2)])
+    monkeypatch.setattr(sweep, "_REPEATS", 2)
+    assert sweep.main(["--threads", "1", "2", "--results", str(tmp_path)]) == 0
+    lines = [line for line in (tmp_path / "sweep.csv").read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    assert [(row["m"], row["d"], row["dtype"], row["threads"]) for row in rows] == [
+        ("40", d, dtype, threads) for d in "25" for dtype in ("float64", "float32") for threads in "12"
+    ]
+    for row in rows:
+        assert float(row["sweep_ms"]) > 0
+        assert float(row["share"]) > 0
+        assert bool(row["times_numpy"]) == (row["d"] == "2")
+    assert "stream_gb_per_s" in capsys.readouterr().out
