@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fusionopt import datasets, plotting, recovery, reference, scaling, verify
+    from fusionopt import datasets, federated, plotting, recovery, reference, scaling, verify
     from fusionopt.critical import lambda_max, lambda_max_bounds
     from fusionopt.errors import (
         FusionoptError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = ("datasets", "plotting", "recovery", "reference", "scaling", "verify")
+_MODULES = ("datasets", "federated", "plotting", "recovery", "reference", "scaling", "verify")
 
 _NAMES = {
     "AdmmSettings": "settings",
@@ -119,6 +119,7 @@ __all__ = [
     "SquaredL2",
     "__version__",
     "datasets",
+    "federated",
     "lambda_max",
     "lambda_max_bounds",
     "plotting",

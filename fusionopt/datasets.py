@@ -231,6 +231,78 @@ def make_ellipses(
     return clients, np.repeat(np.arange(clusters), users)
 
 
+def make_fpfc_synthetic(
+    n_clients: int = 100,
+    n_clusters: int = 4,
+    random_state: int | None = None,
+    max_samples: int | None = None,
+) -> tuple[list[ClientData], IntArray]:
+    """Clients of FPFC's synthetic experiment: 60 features, 10 classes, one softmax model for each cluster.
+
+    n_i = 5 (floor(lognormal(4, 2)) + 50) rows; cluster l has u_l ~ N(0, 1) and W_l (10, 60), b_l with entries
+    N(u_l, 1); x ~ Uniform[0, 1)^60, y = argmax(W_l x + b_l + e), e ~ N(0, 0.5^2) for each row and class. A random
+    fifth of the rows is for testing.
+
+    Parameters
+    ----------
+    n_clients : int >= n_clusters
+        In contiguous blocks, whose sizes differ by at most one.
+    n_clusters : int >= 1
+    random_state : int >= 0, or None
+        Seed; None draws a new one.
+    max_samples : int >= 5, or None
+        Cap on n_i, rounded down to a multiple of 5; None is the paper's, with up to tens of thousands of rows.
+
+    Returns
+    -------
+    clients : list of ClientData
+        y is int64, 0, ..., 9.
+    labels : int64 (n_clients,)
+        Cluster of each client.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        A wrong argument.
+
+    Notes
+    -----
+    The order of the draws is that of the published generator, on a generator of NumPy's legacy kind with this
+    seed; only the split into training and testing uses another stream, so its rows differ.
+
+    References
+    ----------
+    Yu et al., FPFC (AAAI-23 student abstract), synthetic experiment and its public generator.
+
+    Examples
+    --------
+    >>> clients, labels = make_fpfc_synthetic(8, random_state=1, max_samples=50)
+    >>> clients[0].x_train.shape, labels.tolist()
+    ((40, 60), [0, 0, 1, 1, 2, 2, 3, 3])
+    """
+    clusters = _checks.as_count("n_clusters", n_clusters)
+    count = _checks.as_count("n_clients", n_clients, minimum=clusters)
+    cap = None if max_samples is None else _checks.as_count("max_samples", max_samples, minimum=5) // 5
+    seed = None if random_state is None else _checks.as_count("random_state", random_state, minimum=0)
+    rng = np.random.RandomState(seed)
+    split = _generator(seed)
+    fifths = rng.lognormal(4, 2, count).astype(np.int64) + 50
+    if cap is not None:
+        fifths = np.minimum(fifths, cap)
+    labels = np.arange(count, dtype=np.int64) * clusters // count
+    means = rng.normal(0, 1, clusters)
+    models = [(rng.normal(mean, 1, (10, 60)), rng.normal(mean, 1, 10)) for mean in means]
+    clients = []
+    for n, label in zip((5 * fifths).tolist(), labels, strict=True):
+        W, b = models[label]
+        x = rng.uniform(0, 1, (n, 60))
+        y = (x @ W.T + b + rng.normal(0, 0.5, (n, 10))).argmax(axis=1)
+        order = split.permutation(n)
+        train, test = order[n // 5 :], order[: n // 5]
+        clients.append(ClientData(x[train], y[train], x[test], y[test]))
+    return clients, labels
+
+
 def _generator(random_state: int | None) -> np.random.Generator:
     if random_state is None:
         return np.random.default_rng()

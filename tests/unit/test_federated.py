@@ -1,0 +1,210 @@
+"""Federated systems: the laws that tie them together, and the accounting."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from fusionopt import federated
+from fusionopt.datasets import ClientData, make_fpfc_synthetic
+from fusionopt.errors import InvalidArgumentError, InvalidTypeError
+from fusionopt.federated import Cfl, FedAvg, Ifca, Local, Oracle, simulate
+from fusionopt.federated._fleet import Fleet
+from fusionopt.federated.cfl import CflState, cosines, split
+
+SYSTEMS = [Cfl, FedAvg, Ifca, Local]
+
+
+@pytest.fixture(scope="module")
+def clients():
+    return make_fpfc_synthetic(8, 4, random_state=1, max_samples=60)[0]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_one_seed_one_history(system, clients):
+    first, again = (simulate(system(), clients, 3, participation=0.5, random_state=7) for _ in range(2))
+    np.testing.assert_array_equal(first.state.models, again.state.models)
+    assert [r[:-1] for r in first.rounds] == [r[:-1] for r in again.rounds]
+    other = simulate(system(), clients, 3, participation=0.5, random_state=8)
+    assert not np.array_equal(first.state.models, other.state.models)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_history_is_consistent(system, clients):
+    history = simulate(system(), clients, 2, random_state=0)
+    assert history.final_accuracy == history.client_accuracy.mean()
+    assert history.n_clusters == len(np.unique(history.labels)) == history.labels.max() + 1
+    frame = history.to_frame()
+    assert frame["bytes_up"].sum() == history.bytes_up
+    assert frame["round"].tolist() == [1, 2]
+
+
+def test_final_accuracy_is_that_of_the_models(clients):
+    history = simulate(Local(), clients, 4, random_state=0)
+    classes = np.unique(np.concatenate([np.concatenate([c.y_train, c.y_test]) for c in clients]))
+    shares = []
+    for client, model in zip(clients, history.state.models, strict=True):
+        w = model.reshape(61, -1)
+        shares.append(np.mean(classes[(client.x_test @ w[:60] + w[60]).argmax(axis=1)] == client.y_test))
+    assert history.final_accuracy == pytest.approx(np.mean(shares), abs=1e-12)
+
+
+def test_ifca_with_one_cluster_is_fed_avg(clients):
+    one = simulate(Ifca(n_clusters=1), clients, 4, participation=0.5, random_state=3)
+    avg = simulate(FedAvg(), clients, 4, participation=0.5, random_state=3)
+    np.testing.assert_allclose(one.state.models, avg.state.models, rtol=1e-12, atol=1e-14)
+    assert one.bytes_down == avg.bytes_down
+
+
+def test_ifca_gradient_averaging_with_one_cluster_is_one_step_of_fed_avg(clients):
+    one = simulate(Ifca(n_clusters=1, averaging="gradients"), clients, 3, random_state=3)
+    avg = simulate(FedAvg(steps=1), clients, 3, random_state=3)
+    np.testing.assert_allclose(one.state.models, avg.state.models, rtol=1e-12, atol=1e-14)
+
+
+def test_ifca_keeps_the_model_that_nobody_takes(clients):
+    system = Ifca(n_clusters=30)
+    start = system.start(Fleet(clients), np.random.default_rng(3))
+    history = simulate(system, clients, 1, random_state=3)
+    unused = np.setdiff1d(np.arange(30), start.labels)
+    assert len(unused) >= 22
+    np.testing.assert_array_equal(history.state.centres[unused], start.centres[unused])
+
+
+def test_oracle_with_one_cluster_is_fed_avg_and_with_all_is_local(clients):
+    for labels, other in (([0] * 8, FedAvg()), (range(8), Local())):
+        oracle = simulate(Oracle(labels=list(labels)), clients, 3, random_state=3)
+        np.testing.assert_allclose(
+            oracle.state.models,
+            simulate(other, clients, 3, random_state=3).state.models,
+            rtol=1e-12,
+            atol=1e-14,
+        )
+
+
+def test_bytes(clients):
+    dim = 61 * len(np.unique(np.concatenate([np.concatenate([c.y_train, c.y_test]) for c in clients])))
+    history = simulate(FedAvg(), clients, 3, participation=0.25, random_state=0)
+    assert history.bytes_up == history.bytes_down == 3 * 2 * dim * 8
+    assert simulate(Ifca(), clients, 1, random_state=0).bytes_down == 8 * 4 * dim * 8
+    assert simulate(Local(), clients, 1, random_state=0).bytes_up == 0
+
+
+def _worst_across(alpha, left):
+    right = np.setdiff1d(np.arange(len(alpha)), left)
+    return alpha[np.ix_(left, right)].max()
+
+
+def test_cfl_split_is_that_of_all_bipartitions():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        m = int(rng.integers(2, 9))
+        updates = rng.integers(-1, 2, (m, 3)).astype(float)  # many ties
+        labels = np.zeros(m, dtype=np.int64)
+        state = CflState(updates.copy(), labels, updates, np.ones(m, dtype=bool), 1.0)
+        split(state, np.arange(m))
+        alpha = cosines(updates)
+        best = min(
+            _worst_across(alpha, [0, *rest]) for n in range(m - 1) for rest in combinations(range(1, m), n)
+        )
+        assert _worst_across(alpha, np.flatnonzero(state.labels == 0)) == pytest.approx(best, abs=1e-12)
+
+
+def test_cfl_names_clients_rightly_at_levels_two_and_three():
+    # Clusters {0, 3, 6}, {1, 4}, {2}, {5, 7}: opposite at the top, then the less similar inside.
+    directions = {0: [1, 0, 0], 1: [1, 1.5, 0], 2: [1, 1.5, 3], 3: [-1, -0.5, -1]}
+    truth = np.array([0, 1, 2, 0, 1, 3, 0, 3])
+    updates = np.array([directions[t] for t in truth], dtype=float)
+    state = CflState(updates.copy(), np.zeros(8, dtype=np.int64), updates, np.ones(8, dtype=bool), 1.0)
+    while True:
+        mixed = [c for c in np.unique(state.labels) if len(set(truth[state.labels == c])) > 1]
+        if not mixed:
+            break
+        split(state, np.flatnonzero(state.labels == mixed[0]))
+    assert len(np.unique(state.labels)) == 4
+    for t in range(4):
+        assert len(np.unique(state.labels[truth == t])) == 1
+
+
+def _opposed(n=60, seed=0):
+    """Four clients in two interleaved groups whose labels are opposed: one model cannot serve both."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for k in range(4):
+        x = rng.standard_normal((n, 2))
+        y = (x[:, 0] > 0).astype(int) if k % 2 == 0 else (x[:, 0] <= 0).astype(int)
+        out.append(ClientData(x, y, x, y))
+    return out
+
+
+def test_cfl_finds_two_opposed_groups():
+    history = simulate(Cfl(steps=5, rate=0.5), _opposed(), 40, random_state=0)
+    assert history.labels[0] == history.labels[2] != history.labels[1] == history.labels[3]
+    assert history.final_accuracy > 0.95
+    assert simulate(FedAvg(steps=5, rate=0.5), _opposed(), 40, random_state=0).final_accuracy < 0.7
+
+
+def test_cfl_waits_until_every_member_has_sent_an_update():
+    system, fleet = Cfl(steps=5, rate=0.5, eps_1=1e9, eps_2=1e-9), Fleet(_opposed())
+    rng = np.random.default_rng(0)
+    state = system.start(fleet, rng)
+    system.round(state, fleet, np.array([0, 1]), rng)
+    assert len(np.unique(state.labels)) == 1
+    system.round(state, fleet, np.array([2, 3]), rng)
+    assert len(np.unique(state.labels)) == 2
+    assert not state.known.any()
+
+
+def test_ifca_finds_two_opposed_groups():
+    history = simulate(Ifca(n_clusters=2, rate=0.5), _opposed(), 20, random_state=1)
+    assert history.labels.tolist() == [0, 1, 0, 1]
+
+
+def test_callback_stops(clients):
+    history = simulate(FedAvg(), clients, 5, random_state=0, callback=lambda r: r.round == 2)
+    assert len(history.rounds) == 2
+
+
+def test_plot_has_one_point_a_round(clients):
+    ax = simulate(FedAvg(), clients, 3, random_state=0).plot()
+    assert len(ax.lines[0].get_xdata()) == 3
+
+
+def test_systems_construct_with_nothing():
+    for name in federated.__all__:
+        kind = getattr(federated, name)
+        if isinstance(kind, type) and issubclass(kind, federated.System) and kind is not federated.System:
+            assert kind() == kind()
+
+
+def test_misuse(clients):
+    with pytest.raises(InvalidTypeError, match=r"system is a ABCMeta; give a System"):
+        simulate(FedAvg, clients, 1)
+    with pytest.raises(InvalidArgumentError, match=r"Oracle has no labels; give the true cluster"):
+        simulate(Oracle(), clients, 1)
+    with pytest.raises(InvalidArgumentError, match=r"clients is empty"):
+        simulate(FedAvg(), [], 1)
+    with pytest.raises(InvalidTypeError, match=r"clients\[0\] is a int; give records with x_train"):
+        simulate(FedAvg(), [3], 1)
+    with pytest.raises(InvalidArgumentError, match=r"0 < participation <= 1"):
+        simulate(FedAvg(), clients, 1, participation=0.0)
+    x = np.ones((2, 1))
+    with pytest.raises(InvalidArgumentError, match="one class only"):
+        simulate(FedAvg(), [ClientData(x, [0, 0], x, [0, 0])], 1)
+    with pytest.raises(InvalidArgumentError, match="the clients before have 1"):
+        simulate(
+            FedAvg(), [ClientData(x, [0, 1], x, [0, 1]), ClientData(np.ones((2, 2)), [0, 1], x, [0, 1])], 1
+        )
+    for wrong in (
+        lambda: FedAvg(steps=0),
+        lambda: FedAvg(rate=-1.0),
+        lambda: FedAvg(weighting="none"),
+        lambda: Ifca(n_clusters=0),
+        lambda: Ifca(averaging="none"),
+        lambda: Cfl(eps_1=0.0),
+        lambda: Cfl(min_size=1),
+    ):
+        with pytest.raises(InvalidArgumentError, match="give"):
+            wrong()
