@@ -4,19 +4,31 @@ from fusionopt.federated._simulation import History, Round, simulate
 from fusionopt.federated._system import System
 from fusionopt.federated.cfl import Cfl
 from fusionopt.federated.fed_avg import FedAvg
+from fusionopt.federated.fed_em import FedEm
+from fusionopt.federated.fed_soft import FedSoft
 from fusionopt.federated.ifca import Ifca
+from fusionopt.federated.k_means_aggregation import KMeansAggregation
 from fusionopt.federated.local import Local
 from fusionopt.federated.oracle import Oracle
+from fusionopt.federated.per_fed_avg import PerFedAvg
+from fusionopt.federated.rfed_avg import RFedAvg
+from fusionopt.federated.squared_penalty import SquaredPenalty
 from fusionopt.recovery import bipartition, optimal_cluster_weights, rfedavg_weights
 
 __all__ = [
     "Cfl",
     "FedAvg",
+    "FedEm",
+    "FedSoft",
     "History",
     "Ifca",
+    "KMeansAggregation",
     "Local",
     "Oracle",
+    "PerFedAvg",
+    "RFedAvg",
     "Round",
+    "SquaredPenalty",
     "System",
     "bipartition",
     "optimal_cluster_weights",

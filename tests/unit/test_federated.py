@@ -10,11 +10,39 @@ import pytest
 from fusionopt import federated
 from fusionopt.datasets import ClientData, make_fpfc_synthetic
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError
-from fusionopt.federated import Cfl, FedAvg, Ifca, Local, Oracle, simulate
+from fusionopt.federated import (
+    Cfl,
+    FedAvg,
+    FedEm,
+    FedSoft,
+    Ifca,
+    KMeansAggregation,
+    Local,
+    Oracle,
+    PerFedAvg,
+    RFedAvg,
+    SquaredPenalty,
+    rfedavg_weights,
+    simulate,
+)
 from fusionopt.federated._fleet import Fleet
 from fusionopt.federated.cfl import CflState, cosines, split
+from fusionopt.federated.per_fed_avg import hessian_product
+from fusionopt.federated.rfed_avg import star_cover
+from fusionopt.losses import Softmax
 
-SYSTEMS = [Cfl, FedAvg, Ifca, Local]
+SYSTEMS = [
+    Cfl,
+    FedAvg,
+    FedEm,
+    FedSoft,
+    Ifca,
+    KMeansAggregation,
+    Local,
+    PerFedAvg,
+    RFedAvg,
+    SquaredPenalty,
+]
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +190,142 @@ def test_ifca_finds_two_opposed_groups():
     assert history.labels.tolist() == [0, 1, 0, 1]
 
 
+def test_fed_em_with_one_component_is_fed_avg(clients):
+    em = simulate(FedEm(n_components=1), clients, 4, participation=0.5, random_state=3)
+    avg = simulate(FedAvg(), clients, 4, participation=0.5, random_state=3)
+    np.testing.assert_allclose(em.state.models, avg.state.models, rtol=1e-12, atol=1e-14)
+    assert em.final_accuracy == avg.final_accuracy
+    assert (em.bytes_down, em.bytes_up) == (avg.bytes_down, avg.bytes_up)
+
+
+def test_fed_em_mixes_probabilities(clients):
+    system = FedEm(n_components=3)
+    history = simulate(system, clients, 3, random_state=3)
+    state, fleet = history.state, Fleet(clients)
+    np.testing.assert_allclose(state.pi.sum(axis=1), 1.0, rtol=1e-12)
+    x, k = fleet.x_test[2], 2
+    eta = [x @ w.reshape(61, -1) for w in state.centres]
+    parts = [np.exp(e) / np.exp(e).sum(axis=1, keepdims=True) for e in eta]
+    np.testing.assert_allclose(
+        system.probabilities(state, fleet, k, x),
+        sum(p * part for p, part in zip(state.pi[k], parts, strict=True)),
+        rtol=1e-10,
+    )
+
+
+def test_rfedavg_weights_follow_the_sizes_of_the_other_clusters():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        counts = rng.integers(0, 20, (12, 5)) + np.eye(5, dtype=int)[rng.integers(0, 5, 12)]
+        counts = np.minimum(counts, counts.sum() // 5)
+        clusters = [part.tolist() for part in np.array_split(rng.permutation(12), rng.integers(2, 5))]
+        p = rfedavg_weights(counts, clusters)
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        assert p.min() >= 0
+        inverse = np.array([1 / (counts.sum() - counts[part].sum()) for part in clusters])
+        np.testing.assert_allclose(p, inverse / inverse.sum(), rtol=1e-9)
+
+
+def test_rfed_avg_with_every_client_in_one_cluster_is_fed_avg():
+    # One cluster at first: every client has the same data, so all cosines are one.
+    same = [_opposed()[0]] * 3
+    rfed = simulate(RFedAvg(), same, 2, random_state=3)
+    assert [part.tolist() for part in rfed.state.groups] == [[0, 1, 2]]
+    avg = simulate(FedAvg(), same, 2, random_state=3)
+    np.testing.assert_allclose(rfed.state.models, avg.state.models, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "optimal", "rfedavg"])
+def test_rfed_avg_separates_opposed_groups(weights):
+    history = simulate(RFedAvg(weights=weights, steps=1, angle=0.7), _opposed(), 1, random_state=0)
+    assert {frozenset(part.tolist()) for part in history.state.groups} == {
+        frozenset([0, 2]),
+        frozenset([1, 3]),
+    }
+
+
+def test_k_means_separates_opposed_groups():
+    history = simulate(KMeansAggregation(n_clusters=2), _opposed(), 1, random_state=0)
+    assert {frozenset(part.tolist()) for part in history.state.groups} == {
+        frozenset([0, 2]),
+        frozenset([1, 3]),
+    }
+
+
+def test_star_cover_takes_the_largest_star_first():
+    alpha = np.array([[1, 0.9, 0, 0], [0.9, 1, 0.9, 0], [0, 0.9, 1, 0.9], [0, 0, 0.9, 1]])
+    assert [part.tolist() for part in star_cover(alpha, 0.5)] == [[0, 1, 2], [3]]
+
+
+def test_fed_soft_contracts_at_full_participation(clients):
+    """Two sets of centres under one round with exact local solves and u fixed."""
+    system = FedSoft(n_clusters=2, lam=1.0, ridge=0.5, rate=0.3, steps=300, interval=100, sigma=1e-9)
+    fleet, rng = Fleet(clients), np.random.default_rng(0)
+    for _ in range(3):
+        states = [system.start(fleet, rng) for _ in range(2)]
+        states[1].u = states[0].u = rng.dirichlet([1.0, 1.0], fleet.n_clients)
+        before = np.linalg.norm(states[0].centres - states[1].centres, axis=1).max()
+        for state in states:
+            active = system.sample(state, fleet, fleet.n_clients, rng)
+            system.round(state, fleet, active, rng)
+        after = np.linalg.norm(states[0].centres - states[1].centres, axis=1).max()
+        assert 0 < after <= before * system.lam / (system.lam + system.ridge) * (1 + 1e-9)
+
+
+def test_fed_soft_draws_from_all_clients_by_importance(clients):
+    system, fleet, rng = FedSoft(n_clusters=2), Fleet(clients), np.random.default_rng(0)
+    state = system.start(fleet, rng)
+    v = system.chances(state, fleet)
+    np.testing.assert_allclose(v.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(v[0] / v[0, 0], state.u[:, 0] * fleet.sizes / (state.u[0, 0] * fleet.sizes[0]))
+    active = system.sample(state, fleet, 3, rng)
+    assert [len(drawn) for drawn in state.draws] == [3, 3]
+    system.round(state, fleet, active, rng)
+    np.testing.assert_allclose(state.centres[1], state.models[state.draws[1]].mean(axis=0), rtol=1e-12)
+
+
+def test_per_fed_avg_hessian_free_is_the_exact_hessian(clients):
+    fleet, rng = Fleet(clients), np.random.default_rng(0)
+    loss = Softmax([fleet.x[1]], [fleet.y[1]], n_classes=fleet.n_classes)
+    w = 0.3 * rng.standard_normal(fleet.dim)
+    H = loss.hessians_at(w[None])[0]
+    np.testing.assert_allclose(fleet.gradient(1, w), loss.gradient(w[None])[0], rtol=1e-9, atol=1e-13)
+    for length in (1e-6, 1.0, 1e6):
+        g = length * rng.standard_normal(fleet.dim)
+        exact = H @ g
+        assert np.abs(hessian_product(fleet, 1, w, g) - exact).max() <= 1e-7 * np.abs(exact).max()
+    system = PerFedAvg(alpha=0.2)
+    g = loss.gradient((w - 0.2 * loss.gradient(w[None])[0])[None])[0]
+    np.testing.assert_allclose(
+        system.meta_gradient(fleet, 1, w, rng), g - 0.2 * H @ g, rtol=0, atol=1e-7 * np.abs(g).max()
+    )
+
+
+def test_per_fed_avg_variants(clients):
+    fleet, rng = Fleet(clients), np.random.default_rng(0)
+    w = fleet.first_models(rng, 1)[0]
+    plain = PerFedAvg(variant="fine_tune").meta_gradient(fleet, 0, w, rng)
+    np.testing.assert_array_equal(plain, fleet.gradient(0, w))
+    first = PerFedAvg(variant="first_order").meta_gradient(fleet, 0, w, rng)
+    np.testing.assert_array_equal(first, fleet.gradient(0, w - 0.1 * plain))
+    batched = simulate(PerFedAvg(batch=5), clients, 1, random_state=0)
+    assert not np.array_equal(
+        batched.state.shared, simulate(PerFedAvg(), clients, 1, random_state=0).state.shared
+    )
+    tuned = simulate(PerFedAvg(variant="fine_tune"), clients, 2, random_state=0).state
+    averaged = simulate(FedAvg(weighting="uniform"), clients, 2, random_state=0).state
+    np.testing.assert_allclose(tuned.shared, averaged.models[0], rtol=1e-12, atol=1e-14)
+
+
+def test_squared_penalty_settles_where_its_gradient_vanishes():
+    lam, fleet = 0.05, Fleet(_opposed())
+    state = simulate(SquaredPenalty(lam=lam, rate=2.0), _opposed(), 150, random_state=0).state
+    slopes = np.stack([fleet.gradient(k, state.models[k]) for k in range(4)])
+    pulls = 2 * lam * (4 * state.models - state.models.sum(axis=0))
+    np.testing.assert_allclose(slopes + pulls, 0.0, atol=1e-6)
+    assert np.abs(slopes).max() > 1e-2
+
+
 def test_callback_stops(clients):
     history = simulate(FedAvg(), clients, 5, random_state=0, callback=lambda r: r.round == 2)
     assert len(history.rounds) == 2
@@ -204,7 +368,18 @@ def test_misuse(clients):
         lambda: Ifca(n_clusters=0),
         lambda: Ifca(averaging="none"),
         lambda: Cfl(eps_1=0.0),
+        lambda: FedEm(n_components=0),
+        lambda: FedSoft(lam=-1.0),
+        lambda: FedSoft(interval=0),
+        lambda: KMeansAggregation(n_clusters=0),
+        lambda: PerFedAvg(variant="none"),
+        lambda: PerFedAvg(batch=0),
+        lambda: RFedAvg(weights="none"),
+        lambda: SquaredPenalty(lam=-1.0),
         lambda: Cfl(min_size=1),
     ):
         with pytest.raises(InvalidArgumentError, match="give"):
+            wrong()
+    for wrong in (lambda: FedSoft(sigma=1.0), lambda: RFedAvg(angle=2.0)):
+        with pytest.raises(InvalidArgumentError, match="breaks 0 < "):
             wrong()
