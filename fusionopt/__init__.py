@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from fusionopt.result import Result
     from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings
     from fusionopt.solver import solve, solve_many
+    from fusionopt.settings import AdmmSettings, DcSettings, FpfcSettings, PdmmSettings
+    from fusionopt.solver import solve
 
     __version__: str
 
@@ -53,6 +55,7 @@ _NAMES = {
     "FusedClassifier": "fused_models",
     "FusedRegression": "fused_models",
     "DcSettings": "settings",
+    "FpfcSettings": "settings",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
     "Graph": "graph",
@@ -90,6 +93,7 @@ __all__ = [
     "CallableLoss",
     "ConvexClustering",
     "DcSettings",
+    "FpfcSettings",
     "FusedClassifier",
     "FusedRegression",
     "FusionProblem",
