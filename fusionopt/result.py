@@ -89,8 +89,8 @@ class Result:
     Attributes
     ----------
     x : float64 (n_nodes, n_features)
-        Rows of one cluster are bitwise equal (but for FPFC, whose x is as the nodes left it). Results of a path keep one
-        row a cluster, and x is made on access.
+        Rows of one cluster are bitwise equal (but for FPFC, whose x is as the nodes left it). Results of a path keep
+        one row a cluster, and x is made on access.
     labels : int64 (n_nodes,)
         Clusters in order of first appearance: nodes joined by edges whose ends are exactly equal; of FPFC, by touched
         pairs with ||theta|| <= nu.

@@ -107,7 +107,7 @@ def to_result(
     duals: Callable[[], FloatArray],
     unbounded: str = "",
     labels: IntArray | None = None,
-    **extra: float,
+    extra: dict[str, float] | None = None,
 ) -> Result:
     """The result of a run that ended at ``check``; ``how`` says in a clause what the method did.
 
@@ -135,7 +135,7 @@ def to_result(
     words = {"optimal": "certified optimum", "stationary": "stationary", "unbounded": "no minimiser"}
     start = words.get(status, stopped or "the tolerance was not met")
     elapsed = monitor.elapsed
-    monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap, **extra)
+    monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap, **(extra or {}))
     result = Result(
         problem=problem,
         settings=settings,

@@ -166,7 +166,7 @@ class FpfcSession:
             primal_residual=self._primal,
             duals=self.server.duals,
             labels=self.server.labels(settings.nu),
-            **extra,
+            extra=extra,
         )
 
     def _check(self) -> tuple[Check, dict[str, float]]:
