@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
-    from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings
-    from fusionopt.solver import solve, solve_many
     from fusionopt.settings import AdmmSettings, DcSettings, FpfcSettings, PdmmSettings
-    from fusionopt.solver import solve
+    from fusionopt.solver import solve, solve_many
 
     __version__: str
 
@@ -52,10 +50,10 @@ _NAMES = {
     "AdmmSettings": "settings",
     "CallableLoss": "losses",
     "ConvexClustering": "estimators",
-    "FusedClassifier": "fused_models",
-    "FusedRegression": "fused_models",
     "DcSettings": "settings",
     "FpfcSettings": "settings",
+    "FusedClassifier": "fused_models",
+    "FusedRegression": "fused_models",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
     "Graph": "graph",
