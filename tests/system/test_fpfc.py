@@ -244,7 +244,7 @@ def test_centres_are_weighted_by_samples_and_survive_saving(tmp_path):
         ({"alpha": -1}, r"alpha=-1\.0 is not positive"),
         ({"nu": -0.1}, r"nu=-0\.1 is negative"),
         ({"pairs": "all"}, "pairs='all' is unknown"),
-        ({"dtype": "float16"}, "dtype='float16' is not available"),
+        ({"dtype": "float16"}, "dtype='float16' is unknown"),
     ],
 )
 def test_settings_that_break_a_rule(options, message):
