@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fusionopt.penalties import L1Norm, L2Norm, Mcp, Scad, SmoothedScad, SquaredL2
     from fusionopt.problem import FusionProblem
     from fusionopt.result import Result
-    from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings
+    from fusionopt.settings import AdmmSettings, DcSettings, FpfcSettings, PdmmSettings
     from fusionopt.solver import solve, solve_many
 
     __version__: str
@@ -50,9 +50,10 @@ _NAMES = {
     "AdmmSettings": "settings",
     "CallableLoss": "losses",
     "ConvexClustering": "estimators",
+    "DcSettings": "settings",
+    "FpfcSettings": "settings",
     "FusedClassifier": "fused_models",
     "FusedRegression": "fused_models",
-    "DcSettings": "settings",
     "FusionProblem": "problem",
     "FusionoptError": "errors",
     "Graph": "graph",
@@ -90,6 +91,7 @@ __all__ = [
     "CallableLoss",
     "ConvexClustering",
     "DcSettings",
+    "FpfcSettings",
     "FusedClassifier",
     "FusedRegression",
     "FusionProblem",

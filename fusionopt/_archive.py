@@ -161,7 +161,7 @@ def pack_result(result: Result, prefix: str) -> Arrays:
 
 
 def unpack_result(arrays: Arrays, prefix: str, problem: FusionProblem) -> Result:
-    from fusionopt.result import TRACE_COLUMNS, Result, Start
+    from fusionopt.result import Result, Start
 
     head = json.loads(_from_text(arrays[prefix + "head"]))
     labels = arrays[prefix + "labels"].astype(np.int64)
@@ -176,7 +176,11 @@ def unpack_result(arrays: Arrays, prefix: str, problem: FusionProblem) -> Result
         message=head["message"],
         lower_bound=head.get("lower_bound"),
         starts=tuple(Start(**start) for start in head.get("starts", [])),
-        trace={name: arrays[f"{prefix}trace.{name}"] for name in TRACE_COLUMNS},
+        trace={
+            name.removeprefix(f"{prefix}trace."): values
+            for name, values in arrays.items()
+            if name.startswith(f"{prefix}trace.")
+        },
         **{name: head[name] for name in _SCALARS},
     )
     return result.compact() if compact else result

@@ -51,7 +51,7 @@ _FAMILIES: dict[type[NodeLoss], _core.Family] = {
 }
 
 
-def loss_kernel(loss: NodeLoss, n_threads: int = 1) -> LossKernel:
+def loss_kernel(loss: NodeLoss, n_threads: int = 1, weights: FloatArray | None = None) -> LossKernel:
     """The compiled twin of a loss; the loss itself in the same clothes where there is none (`CallableLoss`).
 
     Parameters
@@ -59,6 +59,8 @@ def loss_kernel(loss: NodeLoss, n_threads: int = 1) -> LossKernel:
     loss : NodeLoss
     n_threads : int
         Nodes are shared out among these; the answers have the same bits for any number.
+    weights : float64 (N,) or None
+        Viewed in the place of a sampled loss's sample weights: what the caller writes there later counts.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def loss_kernel(loss: NodeLoss, n_threads: int = 1) -> LossKernel:
         return _core.LossKernel.distance(loss.targets, loss.sample_weight, loss.delta, n_threads)
     if isinstance(loss, Softmax) and kind is Softmax:
         return _core.LossKernel.softmax(
-            **_rows(loss),
+            **_rows(loss, weights),
             classes=loss.classes,
             n_classes=loss.n_classes,
             ridge=loss.ridge,
@@ -85,7 +87,7 @@ def loss_kernel(loss: NodeLoss, n_threads: int = 1) -> LossKernel:
     return _core.LossKernel.glm(
         family=family,
         delta=loss.delta if isinstance(loss, HuberRegression) else 0.0,
-        **_rows(loss),
+        **_rows(loss, weights),
         targets=loss.targets,
         ridge=loss.ridge,
         n_ridge=loss.n_features - loss.free_bias,
@@ -93,7 +95,7 @@ def loss_kernel(loss: NodeLoss, n_threads: int = 1) -> LossKernel:
     )
 
 
-def _rows(loss: SampledLoss) -> dict[str, Any]:
+def _rows(loss: SampledLoss, weights: FloatArray | None) -> dict[str, Any]:
     rows: Any = loss.design.rows
     is_sparse = loss.design.is_sparse
     return {
@@ -102,7 +104,7 @@ def _rows(loss: SampledLoss) -> dict[str, Any]:
         "row_starts": rows.indptr.astype(np.int64, copy=False) if is_sparse else None,
         "n_columns": loss.design.n_columns,
         "offsets": loss.offsets,
-        "weights": loss.sample_weight,
+        "weights": loss.sample_weight if weights is None else weights,
     }
 
 

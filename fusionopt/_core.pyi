@@ -166,6 +166,15 @@ class LossKernel:
     def gradient(
         self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]: ...
+    def descend(
+        self,
+        x: NDArray[np.float64],
+        active: NDArray[np.int64],
+        centre: NDArray[np.float64],
+        modulus: NDArray[np.float64],
+        alpha: NDArray[np.float64],
+        steps: int,
+    ) -> NDArray[np.float64]: ...
     def hessians(
         self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]: ...
@@ -239,3 +248,47 @@ def tilt_edges(
     weights: NDArray[np.float64],
     x: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], float]: ...
+
+class Fpfc:
+    @staticmethod
+    def complete(
+        n_nodes: int,
+        n_features: int,
+        weight: float,
+        node_weights: NDArray[np.float64] | None,
+        penalty: RadialPenalty,
+        lam: float,
+        rho: float,
+        *,
+        both_ends: bool,
+        single: bool,
+        n_threads: int,
+    ) -> Fpfc: ...
+    @staticmethod
+    def edges(
+        n_nodes: int,
+        n_features: int,
+        tail: NDArray[np.int32],
+        head: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        penalty: RadialPenalty,
+        lam: float,
+        rho: float,
+        *,
+        both_ends: bool,
+        single: bool,
+        n_threads: int,
+    ) -> Fpfc: ...
+    def start(self, x: NDArray[np.float64]) -> None: ...
+    def set_lam(self, lam: float) -> None: ...
+    def zeta(self, active: NDArray[np.int64]) -> NDArray[np.float64]: ...
+    def update(self, active: NDArray[np.int64], fresh: NDArray[np.float64]) -> None: ...
+    def report(self) -> dict[str, Any]: ...
+    def counts(self) -> dict[str, int]: ...
+    def duals(self) -> NDArray[np.float64]: ...
+    def thetas(self) -> NDArray[np.float64]: ...
+    def labels(self, nu: float) -> NDArray[np.int64]: ...
+    @property
+    def x(self) -> NDArray[np.float64]: ...
+    @property
+    def kappa(self) -> NDArray[np.float64]: ...

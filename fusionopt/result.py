@@ -36,24 +36,26 @@ TRACE_COLUMNS = ("iteration", "time", "objective", "dual_objective", "gap")
 
 
 class Trace:
-    """One row a check."""
+    """One row a check; a method may add columns of its own, the same at every check."""
 
     def __init__(self) -> None:
-        self.iteration: list[int] = []
-        self.time: list[float] = []
-        self.objective: list[float] = []
-        self.dual_objective: list[float] = []
-        self.gap: list[float] = []
+        self._columns: dict[str, list[float]] = {name: [] for name in TRACE_COLUMNS}
 
-    def add(self, iteration: int, time: float, objective: float, dual_objective: float, gap: float) -> None:
-        self.iteration.append(iteration)
-        self.time.append(time)
-        self.objective.append(objective)
-        self.dual_objective.append(dual_objective)
-        self.gap.append(gap)
+    def add(
+        self,
+        iteration: int,
+        time: float,
+        objective: float,
+        dual_objective: float,
+        gap: float,
+        **extra: float,
+    ) -> None:
+        row = (iteration, time, objective, dual_objective, gap)
+        for name, value in (dict(zip(TRACE_COLUMNS, row, strict=True)) | extra).items():
+            self._columns.setdefault(name, []).append(value)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {name: np.array(getattr(self, name)) for name in TRACE_COLUMNS}
+        return {name: np.array(values) for name, values in self._columns.items()}
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,14 @@ class Result:
     Attributes
     ----------
     x : float64 (n_nodes, n_features)
-        Rows of one cluster are bitwise equal. Results of a path keep one row a cluster, and x is made on access.
+        Rows of one cluster are bitwise equal (but for FPFC, whose x is as the nodes left it). Results of a path keep
+        one row a cluster, and x is made on access.
     labels : int64 (n_nodes,)
-        Clusters in order of first appearance: nodes joined by edges whose ends are exactly equal.
+        Clusters in order of first appearance: nodes joined by edges whose ends are exactly equal; of FPFC, by touched
+        pairs with ||theta|| <= nu.
     n_clusters : int
     centers : float64 (n_clusters, n_features)
+        The rows of x; where they are not equal within a cluster, their mean weighted by the samples of each node.
     cluster_sizes : int64 (n_clusters,)
     proven : bool
         The method's own duals showed the flow inside every cluster, up to rounding (see docs/architecture.md).
@@ -113,7 +118,7 @@ class Result:
     setup_time, solve_time : float
         Seconds.
     trace : dict of arrays
-        Columns "iteration", "time", "objective", "dual_objective", "gap", one row a check.
+        Columns "iteration", "time", "objective", "dual_objective", "gap", one row a check; FPFC and PDMM add some.
     problem : FusionProblem
     settings : Settings
     """
@@ -221,8 +226,16 @@ class Result:
     @cached_property
     def centers(self) -> FloatArray:
         assert self._x is not None  # compact() keeps this value
-        _, first = np.unique(self._labels, return_index=True)
-        return self._x[first]
+        x, labels = self._x, self._labels
+        _, first = np.unique(labels, return_index=True)
+        rows = x[first]
+        if (rows[labels] == x).all():
+            return rows
+        # Not fused exactly: the mean of the rows, weighted by the samples of each node (Yu et al.).
+        samples = np.asarray(getattr(self.problem.loss, "n_samples", np.ones(len(x))), dtype=np.float64)
+        means = np.zeros_like(rows)
+        np.add.at(means, labels, samples[:, None] * x)
+        return np.asarray(means / np.bincount(labels, samples)[:, None])
 
     @cached_property
     def cluster_sizes(self) -> IntArray:

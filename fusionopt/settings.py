@@ -267,3 +267,68 @@ def check_pdmm_stability(tau: float, nu: float, ratio: float, coupling: float = 
             got=tau,
             wanted=f"tau < {limit:.6g}",
         )
+
+
+@dataclass(frozen=True)
+class FpfcSettings(Settings):
+    """Settings of FPFC, Algorithm 1 of Yu et al. (fusion penalised federated clustering).
+
+    A round: int(participation n_nodes) nodes make `local_steps` steps
+    x <- x - alpha (grad f_i(x) + rho kappa_i (x - zeta_i)) from their own last model, then the server refreshes the
+    pairs that they touch. Penalties `SmoothedScad`, `L2Norm` (FPFC-l1), `Scad`, `Mcp`, `SquaredL2`. ``n_threads`` may
+    be any number, with the same bits for each; ``dtype="float32"`` keeps the pairs (not the models) in float32.
+
+    Parameters
+    ----------
+    participation : float, 0 < participation <= 1
+    local_steps : int >= 1, or None
+        T; None takes the minimiser of the local problem instead.
+    batch_size : int >= 1, or None
+        Samples drawn for each local step (SGD); None takes all.
+    alpha : float > 0, or None
+        Local step length; None: 1 / (L_i + rho kappa_i) with L_i the largest eigenvalue of the loss's majorant.
+    rho : float > 0, or None
+        Per unit weight, above the penalty's weak convexity (1 / (a - 1) for SCAD). None: the mean curvature of the
+        losses at the start over the mean kappa_i, at least twice the weak convexity.
+    nu : float >= 0
+        Nodes joined by touched pairs with ||theta|| <= nu are one cluster; in the units of x.
+    pairs : "any" | "both"
+        Which pairs a round touches: those with an active end, or with two.
+    max_iter : int >= 1
+        Rounds.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        As `Settings`, whose parameters come first.
+    """
+
+    max_iter: int = 2000
+    participation: float = 1.0
+    local_steps: int | None = 10
+    batch_size: int | None = None
+    alpha: float | None = None
+    rho: float | None = None
+    nu: float = 0.1
+    pairs: str = "any"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        put(self, "participation", _checks.as_share("participation", self.participation))
+        for name in ("local_steps", "batch_size"):
+            if getattr(self, name) is not None:
+                put(self, name, _checks.as_count(name, getattr(self, name)))
+        if self.batch_size is not None and self.local_steps is None:
+            _checks.refuse(
+                f"batch_size={self.batch_size} needs local steps; give local_steps, or batch_size=None.",
+                argument="batch_size",
+                got=self.batch_size,
+                wanted="None with local_steps None",
+            )
+        for name in ("alpha", "rho"):
+            value = getattr(self, name)
+            if value is not None:
+                put(self, name, _checks.as_positive_scalar(name, value, hint=", or None for the default"))
+        put(self, "nu", _checks.as_nonnegative_scalar("nu", self.nu))
+        _checks.check_choice("pairs", self.pairs, ("any", "both"))

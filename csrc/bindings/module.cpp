@@ -12,4 +12,5 @@ PYBIND11_MODULE(_core, module) {
     fusionopt::bindings::register_penalty(module);
     fusionopt::bindings::register_pdmm(module);
     fusionopt::bindings::register_timing(module);
+    fusionopt::bindings::register_fpfc(module);
 }

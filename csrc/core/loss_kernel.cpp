@@ -3,7 +3,7 @@
 namespace fusionopt {
 
 NodeLossLoop::NodeLossLoop(const NodeLossKernel& kernel, int n_threads)
-    : kernel_(kernel), pool_(n_threads), stride_(round_up(kernel.scratch_size() + 1)) {
+    : kernel_(kernel), pool_(n_threads), stride_(round_up(kernel.scratch_size() + kernel.n_features() + 1)) {
     scratch_ = Buffer(stride_ * pool_.n_workers());
 }
 
@@ -33,6 +33,20 @@ void NodeLossLoop::hessians(const double* x, const Index* active, Index count, d
     const Index d = kernel_.n_features();
     each(active, count,
          [&](Index k, Index i, double* scratch) { kernel_.hessian(i, x + i * d, out + k * d * d, scratch); });
+}
+
+void NodeLossLoop::descend(const double* x, const Index* active, Index count, const double* centre,
+                           const double* modulus, const double* alpha, Index steps, double* out) {
+    const Index d = kernel_.n_features();
+    each(active, count, [&](Index k, Index i, double* scratch) {
+        double *w = out + k * d, *slope = scratch + kernel_.scratch_size();
+        const double* z = centre + k * d;
+        for (Index c = 0; c < d; ++c) w[c] = x[i * d + c];
+        for (Index t = 0; t < steps; ++t) {
+            kernel_.gradient(i, w, slope, scratch);
+            for (Index c = 0; c < d; ++c) w[c] -= alpha[k] * (slope[c] + modulus[k] * (w[c] - z[c]));
+        }
+    });
 }
 
 }  // namespace fusionopt

@@ -51,6 +51,12 @@ class NodeLossLoop {
     void gradients(const double* x, const Index* active, Index count, double* out);
     void hessians(const double* x, const Index* active, Index count, double* out);
 
+    // `steps` of gradient descent on f_i(x) + modulus_k / 2 ||x - centre_k||^2 with step length alpha_k, from
+    // row i of x, for the k-th active node i: the local work of a federated round. centre and out:
+    // [count][d].
+    void descend(const double* x, const Index* active, Index count, const double* centre,
+                 const double* modulus, const double* alpha, Index steps, double* out);
+
   private:
     template <class Function>
     void each(const Index* active, Index count, Function&& fn);

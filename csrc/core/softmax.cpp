@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/softmax_rows.hpp"
+
 namespace fusionopt {
 
 namespace {
@@ -20,6 +22,12 @@ void each_entry(const SampleRows& rows, Index s, Function&& fn) {
 }
 
 }  // namespace
+
+bool SoftmaxKernel::in_blocks() const { return rows_.indices == nullptr && n_classes_ <= kSoftmaxClasses; }
+
+Index SoftmaxKernel::scratch_size() const {
+    return in_blocks() ? SoftmaxRows::scratch_size(rows_.n_columns, n_classes_) : n_classes_;
+}
 
 double SoftmaxKernel::probabilities(Index s, const double* x, double* scratch) const {
     const Index C = n_classes_;
@@ -50,6 +58,15 @@ double SoftmaxKernel::value(Index i, const double* x, double* scratch) const {
 
 void SoftmaxKernel::gradient(Index i, const double* x, double* out, double* scratch) const {
     const Index d = n_features(), C = n_classes_;
+    const double n = static_cast<double>(rows_.n_samples(i));
+    if (in_blocks()) {
+        const Index begin = rows_.offsets[i], p = rows_.n_columns;
+        softmax_gradient(
+            {rows_.data + begin * p, rows_.weights + begin, classes_ + begin, rows_.n_samples(i), p, C}, x,
+            out, scratch);
+        for (Index k = 0; k < d; ++k) out[k] = out[k] / n + ridge_ * x[k];
+        return;
+    }
     std::fill_n(out, d, 0.0);
     for (Index s = rows_.offsets[i]; s < rows_.offsets[i + 1]; ++s) {
         if (!(rows_.weights[s] > 0.0)) continue;
@@ -65,7 +82,6 @@ void SoftmaxKernel::gradient(Index i, const double* x, double* out, double* scra
             for (Index c = 0; c < C; ++c) row[c] += wz * scratch[c];
         });
     }
-    const double n = static_cast<double>(rows_.n_samples(i));
     for (Index k = 0; k < d; ++k) out[k] = out[k] / n + ridge_ * x[k];
 }
 

@@ -12,7 +12,7 @@ class SoftmaxKernel : public NodeLossKernel {
 
     Index n_nodes() const override { return rows_.n_nodes; }
     Index n_features() const override { return rows_.n_columns * n_classes_; }
-    Index scratch_size() const override { return n_classes_; }
+    Index scratch_size() const override;
     double value(Index i, const double* x, double* scratch) const override;
     void gradient(Index i, const double* x, double* out, double* scratch) const override;
     void hessian(Index i, const double* x, double* out, double* scratch) const override;
@@ -20,6 +20,8 @@ class SoftmaxKernel : public NodeLossKernel {
   private:
     // scratch [C] <- the probabilities of sample s, and the log of their normaliser less the score of y.
     double probabilities(Index s, const double* x, double* scratch) const;
+
+    bool in_blocks() const;
 
     SampleRows rows_;
     const Index* classes_;

@@ -1,3 +1,5 @@
 #define FUSIONOPT_ISA_NAMESPACE isa_avx512
 #define FUSIONOPT_ISA_NAME "avx512"
+#include "core/pair_rows_impl.hpp"
+#include "core/softmax_rows_impl.hpp"
 #include "core/sweep_impl.hpp"

@@ -1,6 +1,8 @@
 // The one body of every sweep. Included by sweep_baseline.cpp, sweep_avx2.cpp and sweep_avx512.cpp, each
 // inside its own namespace and with its own compiler options. Nothing here may be a non-static function
 // shared between them (one definition rule).
+#pragma once
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -16,6 +16,7 @@ from fusionopt.result import Result
 from fusionopt.settings import Settings
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,13 @@ def to_result(
     primal_residual: float,
     duals: Callable[[], FloatArray],
     unbounded: str = "",
+    labels: IntArray | None = None,
+    extra: dict[str, float] | None = None,
 ) -> Result:
     """The result of a run that ended at ``check``; ``how`` says in a clause what the method did.
 
-    ``unbounded`` says why the problem has no minimiser, where it has none.
+    ``unbounded`` says why the problem has no minimiser, where it has none; ``labels`` are those of `exact_labels` if
+    None; ``extra`` ends the method's own columns of the trace.
     """
     bounded = np.isfinite(check.gap)
     if unbounded:
@@ -131,12 +135,12 @@ def to_result(
     words = {"optimal": "certified optimum", "stationary": "stationary", "unbounded": "no minimiser"}
     start = words.get(status, stopped or "the tolerance was not met")
     elapsed = monitor.elapsed
-    monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap)
+    monitor.trace.add(n_iter, elapsed, check.objective, check.dual_objective, check.gap, **(extra or {}))
     result = Result(
         problem=problem,
         settings=settings,
         x=check.x,
-        labels=exact_labels(check.x, problem.graph),
+        labels=exact_labels(check.x, problem.graph) if labels is None else labels,
         objective=check.objective,
         dual_objective=check.dual_objective if bounded else np.nan,
         gap=check.gap if bounded else np.nan,

@@ -15,17 +15,18 @@ from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.methods.difference_of_convex import DcSession
+from fusionopt.methods.fpfc import FpfcSession
 from fusionopt.methods.implicit import ImplicitSession
 from fusionopt.methods.pdmm import PdmmSession
 from fusionopt.methods.proximal_newton import ProximalNewtonSession
 from fusionopt.methods.rotated import RotatedSession, find_hull
 from fusionopt.methods.smooth import SmoothSession
 from fusionopt.methods.unattained import UnattainedSession
-from fusionopt.penalties import L1Norm, Mcp, SquaredL2
+from fusionopt.penalties import L1Norm, Mcp, SmoothedScad, SquaredL2
 from fusionopt.penalties.base import Penalty, RadialPenalty
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
-from fusionopt.settings import AdmmSettings, DcSettings, PdmmSettings, Settings
+from fusionopt.settings import AdmmSettings, DcSettings, FpfcSettings, PdmmSettings, Settings
 
 FloatArray = NDArray[np.float64]
 
@@ -53,6 +54,8 @@ class ResumableSession(Session, Protocol):
 
 def default_settings(problem: FusionProblem) -> Settings:
     """The settings of the best certified method for a problem."""
+    if isinstance(problem.penalty, SmoothedScad):
+        return FpfcSettings(local_steps=None, max_iter=AdmmSettings.max_iter, nu=problem.penalty.xi)
     return DcSettings() if _steps_down(problem.penalty) else AdmmSettings()
 
 
@@ -98,6 +101,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
         check_rho(problem.penalty, rho)
     if isinstance(settings, PdmmSettings):
         return PdmmSession(problem, settings, point)
+    if isinstance(settings, FpfcSettings):
+        return FpfcSession(problem, settings, point)
     _checks.check_instance("settings", settings, AdmmSettings, "for instance AdmmSettings(), or None")
     assert isinstance(settings, AdmmSettings)  # for the type checker: refused above otherwise
     if _steps_down(problem.penalty):

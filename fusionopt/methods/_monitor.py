@@ -97,9 +97,11 @@ class Monitor:
         """Seconds since the run began."""
         return time.perf_counter() - self._start
 
-    def report(self, iteration: int, objective: float, dual_objective: float, gap: float) -> str:
-        """Record one check; returns `stopped()`."""
-        self.trace.add(iteration, self.elapsed, objective, dual_objective, gap)
+    def report(
+        self, iteration: int, objective: float, dual_objective: float, gap: float, **extra: float
+    ) -> str:
+        """Record one check, with columns of the method's own; returns `stopped()`."""
+        self.trace.add(iteration, self.elapsed, objective, dual_objective, gap, **extra)
         if self._settings.verbose:
             log.info("iteration %d: objective %.10g, gap %.3g", iteration, objective, gap)
         if self._callback is not None:

@@ -6,6 +6,7 @@ from fusionopt.recovery.aggregation import bipartition, optimal_cluster_weights,
 from fusionopt.recovery.bounds import lambda_max_1d, lambda_max_socp
 from fusionopt.recovery.certify import Certification, certify
 from fusionopt.recovery.flow import FlowResult, min_flow
+from fusionopt.recovery.fpfc_parameters import FpfcParameterReport, check_fpfc_parameters
 from fusionopt.recovery.interval import (
     FlowCurve,
     PathProof,
@@ -32,12 +33,14 @@ __all__ = [
     "Finding",
     "FlowCurve",
     "FlowResult",
+    "FpfcParameterReport",
     "PathProof",
     "RecoveryInterval",
     "Report",
     "RestrictedSolution",
     "bipartition",
     "certify",
+    "check_fpfc_parameters",
     "conservative_bounds",
     "flow_curve",
     "lambda_max_1d",
