@@ -21,6 +21,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fusionopt import AdmmSettings, FusionProblem, Graph, SquaredDistance, solution_path
 from fusionopt.clusters import n_large
+from fusionopt.errors import InvalidArgumentError
 from fusionopt.io import standardise
 from fusionopt.selection import select_plateau
 
@@ -53,11 +54,15 @@ def fusion_rows(name: str, points: np.ndarray, known: np.ndarray) -> list[dict[s
         for seed in seeds:
             start = time.perf_counter()
             repeats = 3 if large else 5
-            chosen = (
-                select_plateau(path)
-                if criterion == "plateau"
-                else path.selection(criterion, random_state=seed, n_repeats=repeats)
-            )
+            try:
+                chosen = (
+                    select_plateau(path)
+                    if criterion == "plateau"
+                    else path.selection(criterion, random_state=seed, n_repeats=repeats)
+                )
+            except InvalidArgumentError:  # nothing to choose from: that is a result too
+                rows.append({"table": name, "method": f"fusion path, {criterion} refuses", "seed": seed})
+                continue
             took = seconds + time.perf_counter() - start
             rows.append(
                 row(name, f"fusion path, {chosen.criterion}", seed, chosen.result.labels, known, took)
@@ -122,7 +127,7 @@ def main() -> None:
 
 def _write(rows: list[dict[str, object]]) -> None:
     with RESULTS.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(stream, list(rows[-1]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
