@@ -626,7 +626,7 @@ def plot_dendrogram(path: PathResult, *, chosen: Result | None = None, ax: Axes 
         colors = [styles[name][0] if name in styles else ink for name in names.tolist()]
     raster = len(corners) > _RASTER_ABOVE
     ax.add_collection(LineCollection(list(corners), colors=colors, linewidths=0.9, rasterized=raster))
-    ax.set_ylim(-0.5, n - 0.5)
+    ax.set_ylim(n - 0.5, -0.5)  # the first leaf at the top, as in the heat map
     if len(positive):
         ax.set_xlim(floor, 1.1 * float(positive.max()))
         ax.set_xscale("log")

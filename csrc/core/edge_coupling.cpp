@@ -160,6 +160,12 @@ class EdgeCoupling final : public Coupling {
         stream.pass(rho_);
         stream.pass(stretch_);
         stream.pass(restretch_);
+        stream.pass(passes_);
+        stream.pass(recent_);
+        // What was ordered for a factor decides later choices; the factor itself is made anew.
+        Index block = block_;
+        stream.pass(block);
+        if (block > 0) prepare(block);
     }
 
     double start_rho(const QuadraticLoss& loss) const override {
