@@ -16,7 +16,7 @@ constexpr Index kMaxInner = 200;
 constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes costs, and a
 // solve needs more of them than two passes over the factor are worth. Costs are in multiplications.
-constexpr double kOrdering = 60.0;      // passes over all edges that finding the ordering is worth
+constexpr double kOrdering = 60.0;       // passes over all edges that finding the ordering is worth
 constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
 constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
 
