@@ -200,9 +200,9 @@ def recovery_interval(
     >>> from fusionopt import FusionProblem, SquaredDistance
     >>> found = recovery_interval(FusionProblem(SquaredDistance([0.0, 1.0, 7.0, 8.0])), [0, 0, 1, 1])
     >>> [(round(low, 3), round(high, 3)) for low, high in found.exact]
-    [(0.5, 3.5)]
+    [(0.5, 1.75)]
     >>> [round(end, 3) for end in found.guaranteed]
-    [0.5, 3.5]
+    [0.5, 1.75]
     """
     check_problem(problem)
     names = first_appearance(_checks.as_labels("labels", labels, problem.n_nodes))

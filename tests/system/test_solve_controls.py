@@ -54,9 +54,12 @@ def _hard(n: int = 60) -> Instance:
 def test_first_interrupt_returns_the_best_point() -> None:
     done = _child(
         """
-        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        strike = threading.Timer(0.0, lambda: os.kill(os.getpid(), signal.SIGINT))
         before = signal.getsignal(signal.SIGINT)
-        result = fusionopt.solve(problem, settings)
+        # From another thread, while the sweeps after the second check run.
+        result = fusionopt.solve(
+            problem, settings, callback=lambda p: strike.start() if p.iteration == 10 else None
+        )
         assert signal.getsignal(signal.SIGINT) is before
         v = result.edge_duals()
         assert (np.linalg.norm(v, axis=1) <= problem.lam * (1 + 1e-15)).all()
