@@ -61,8 +61,8 @@ def test_nodes_without_weight_are_placed_by_the_others(weights: tuple[float, ...
     problem = fo.FusionProblem(fo.Huber(points, 0.7, weights), lam=0.1, penalty=penalty)
     result, _ = solve_and_watch(problem)
     best = reference.solve(problem, eps=1e-10).objective
-    # A node that feels nothing allows no force at all. Where the duals leave one beyond rounding no bound exists, and the
-    # answer has to say "stationary".
+    # A node that feels nothing allows no force at all. Where the duals leave one beyond rounding no bound exists,
+    # and the answer has to say "stationary".
     assert result.status in ("optimal", "stationary"), result.message
     assert result.objective == pytest.approx(best, rel=2e-6)
     if result.status == "optimal":
