@@ -12,9 +12,9 @@ namespace {
 // Scores of kBlock samples: kBlock x kWide lanes.
 template <int kWide, int kBlock>
 void scores(const double* z, Index p, const double* padded, double* out) {
-    Lanes sums[kBlock][kWide];
-    for (auto& row : sums)
-        for (auto& part : row) part = splat(0.0);
+    alignas(sizeof(double) * kLanes) Lanes sums[kBlock][kWide];
+    for (int b = 0; b < kBlock; ++b)
+        for (int w = 0; w < kWide; ++w) sums[b][w] = splat(0.0);
     for (Index j = 0; j < p; ++j) {
         const double* row = padded + j * kWide * kLanes;
         for (int w = 0; w < kWide; ++w) {
@@ -29,7 +29,7 @@ void scores(const double* z, Index p, const double* padded, double* out) {
 // padded += z_b r_b' for kBlock samples.
 template <int kWide, int kBlock>
 void add_outer(const double* z, Index p, const double* r, double* padded) {
-    Lanes pulls[kBlock][kWide];
+    alignas(sizeof(double) * kLanes) Lanes pulls[kBlock][kWide];
     for (int b = 0; b < kBlock; ++b)
         for (int w = 0; w < kWide; ++w) pulls[b][w] = load(r + (b * kWide + w) * kLanes);
     for (Index j = 0; j < p; ++j) {
