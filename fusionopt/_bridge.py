@@ -145,9 +145,7 @@ class Engine:
 
     def __init__(self, problem: FusionProblem, settings: AdmmSettings) -> None:
         loss = problem.loss
-        _checks.check_instance(
-            "problem.loss", loss, QuadraticNodeLoss, "this version solves SquaredDistance and LeastSquares"
-        )
+        _checks.check_instance("problem.loss", loss, QuadraticNodeLoss, "this engine solves quadratic losses")
         penalty = problem.penalty
         _checks.check_instance("problem.penalty", penalty, (L2Norm, L1Norm), "this engine solves the norms")
         # With one feature both norms are the same, and the l2 form finishes partitions.

@@ -11,19 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fusionopt._checks import check_choice
-from fusionopt.errors import InvalidArgumentError, MissingDependencyError
-
-try:
-    from sklearn.base import BaseEstimator, ClusterMixin
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import pairwise_distances_argmin
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise MissingDependencyError(
-        "The estimators need scikit-learn 1.6 or later, which is not installed; install it with: pip "
-        "install scikit-learn",
-        package="scikit-learn",
-    ) from error
+from fusionopt._sklearn import (
+    BaseEstimator,
+    ClusterMixin,
+    ConvergenceWarning,
+    check_is_fitted,
+    pairwise_distances_argmin,
+    validate_data,
+)
+from fusionopt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from fusionopt.path import PathResult

@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
 
 from fusionopt import _checks
-from fusionopt.errors import MissingDependencyError
-
-try:
-    from scipy.special import expit, softmax
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise MissingDependencyError(
-        "The estimators need scikit-learn 1.6 or later, which is not installed; install it with: pip "
-        "install scikit-learn",
-        package="scikit-learn",
-    ) from error
+from fusionopt._sklearn import (
+    BaseEstimator,
+    ClassifierMixin,
+    ConvergenceWarning,
+    RegressorMixin,
+    check_classification_targets,
+    check_is_fitted,
+    validate_data,
+)
 
 if TYPE_CHECKING:
     from fusionopt.losses.base import NodeLoss

@@ -20,7 +20,9 @@ _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
 _MAX_FINISHES = 8
 _SHARPER = 1e-3
-"""A proof that failed is tried again at this share of the tolerance."""
+"""Share of the tolerance that half-open partitions are swept to before they are finished for the first time."""
+_RETRY = 0.01
+"""A proof that failed is tried again at this share of the tolerance before."""
 _PATIENCE = 2.0
 """How far beyond the sweeps that the tolerance took they go on for a sharper partition."""
 _EXTRA_ITERATIONS = 5000
@@ -199,7 +201,7 @@ class _Effort:
 
     def sharpen(self, finished: bool, n_iter: int) -> None:
         """Ask the iteration for sharper duals before the next attempt."""
-        self._factor = max(self._factor * (0.01 if finished else 0.1), 1e-14)
+        self._factor = max(self._factor * (_RETRY if finished else 0.1), 1e-14)
         self._engine.tighten(self._factor)
         # At the floor of rounding every check is met: proofs are tried at growing distances.
         self._next = 1.3 * n_iter if finished else 0.0
