@@ -76,10 +76,12 @@ def judge_nodes(
 
     ``sums`` are G_i = sum_j v_ij. A node whose gradient is zero within its rounding error, and that nothing pulls,
     is at its own minimum also where no bound is known. Within ``sums_error``, their rounding error, the sums count as
-    zero at a node that feels nothing; None: they run over up to n_nodes duals, whose size the largest sum stands for.
+    zero at a node that feels nothing; None: the core's own bound, a chain over all duals of a node and its rotation,
+    in units of the largest sum.
     """
     if sums_error is None:
-        sums_error = EPS * (len(x) + 8) * np.full_like(sums, np.abs(sums).max(initial=0.0))
+        chain = len(x) + 2 * x.shape[1] + 64
+        sums_error = EPS * chain * np.full_like(sums, np.abs(sums).max(initial=0.0))
     node, slope = loss.fenchel(x, sums, sums_error), loss.gradient(x)
     at_rest = ((np.abs(slope) <= 4 * loss.gradient_error(x)) & (sums == 0)).all(axis=1)
     gaps = np.where(at_rest & ~np.isfinite(node.gap), 0.0, node.gap)
