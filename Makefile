@@ -15,7 +15,7 @@ CPP_CONFIGURE := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(VENV)/bin/ninja" \
     -DFUSIONOPT_BUILD_PYTHON=OFF -DFUSIONOPT_BUILD_TESTS=ON
 PYPI_FAILED := { echo "fusionopt: pip could not do this (its words are above): check that PyPI can be reached and that the disk has 2 GB free." >&2; exit 1; }
 
-.PHONY: help demo test test-cpp test-python test-browser soak lint format types imports sanitize dist bench clean FORCE
+.PHONY: help demo test test-cpp test-python test-browser soak lint format types imports sanitize dist bench experiments clean FORCE
 
 help:
 	@echo 'make demo      the main job on the wine data: path, clustering, certificate, report'
@@ -81,6 +81,13 @@ dist: $(VENV)/built
 bench: $(VENV)/built
 	$(RUN) -m benchmarks.sweep
 	$(RUN) -m benchmarks.compare
+
+experiments: $(VENV)/built
+	$(RUN) -m benchmarks.recovery_figures
+	$(RUN) -m benchmarks.subgroups
+	$(RUN) -m benchmarks.selection
+	$(RUN) -m benchmarks.implicit
+	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
