@@ -262,10 +262,12 @@ class Engine:
         if self._capped(self._cap_lam) or self._capped(lam) or self._capped_lam(lam) < lam:
             true = self.problem.penalty_value(x)
             penalty *= self._capped_lam(lam) / lam
+        # What capping left out of the penalty belongs to every gap.
+        left_out = max(true - penalty, 0.0)
         return Judgement(
             penalty=true,
-            slack=told["slack"] * unit + max(true - penalty, 0.0),
-            model_gap=told["gap"] * unit,
+            slack=told["slack"] * unit + left_out,
+            model_gap=told["gap"] * unit + left_out,
             rounding=told["rounding"] * unit,
             sums=self._core.dual_sums * (self._h * self._s),
         )

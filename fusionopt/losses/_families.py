@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlog1py
+from scipy.special import expit, xlog1py, xlogy
 
 FloatArray = NDArray[np.float64]
 
@@ -69,6 +69,15 @@ class Family(ABC):
         """Bound on the error of a computed slope at an eta known to within `eta_error`."""
 
 
+def relative_entropy(q: FloatArray, p: FloatArray, away: FloatArray) -> FloatArray:
+    """q log(q / p) for q >= 0, p > 0 and away = q - p, to full precision near q = p and where q is a tiny part of p."""
+    # away / p rounds to -1 there, and log1p of that would be -inf.
+    small = q < 0.5 * p
+    held = np.maximum(q, 0.0)
+    near = xlog1py(q, np.where(small, 0.0, away / p))
+    return np.asarray(np.where(small, xlogy(held, np.where(small, held / p, 1.0)), near))
+
+
 class LogisticFamily(Family):
     """phi = log(1 + exp(-y eta)), y in {-1, 1};  phi^*: with s = -y alpha in [0, 1], s log s + (1 - s) log(1 - s)."""
 
@@ -87,7 +96,7 @@ class LogisticFamily(Family):
     def fenchel_gap(self, eta: FloatArray, alpha: FloatArray, y: FloatArray) -> FloatArray:
         # Kullback-Leibler divergence of s from the probability pi that eta gives.
         s, pi, rest = -y * alpha, expit(-y * eta), expit(y * eta)
-        gap = xlog1py(s, (s - pi) / pi) + xlog1py(1 - s, (pi - s) / rest)
+        gap = relative_entropy(s, pi, s - pi) + relative_entropy(1 - s, rest, pi - s)
         # pi has underflowed: log pi is -y eta, up to rounding.
         far = (pi < 1e-300) | (rest < 1e-300)
         if far.any():
@@ -186,8 +195,7 @@ class PoissonFamily(Family):
 
     def fenchel_gap(self, eta: FloatArray, alpha: FloatArray, y: FloatArray) -> FloatArray:
         q, mean = alpha + y, np.exp(eta)
-        ratio = (q - mean) / mean
-        gap = xlog1py(q, ratio) - (q - mean)
+        gap = relative_entropy(q, mean, q - mean) - (q - mean)
         far = mean < 1e-300
         if far.any():
             gap = np.where(far, xlog1py(q, q - 1) - q * eta - (q - mean), gap)

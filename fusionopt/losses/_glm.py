@@ -264,6 +264,6 @@ def solve_semidefinite(matrices: FloatArray, right: FloatArray, definite: bool =
 def smaller(a: FenchelGap, b: FenchelGap) -> FenchelGap:
     """Node by node the better of two bounds; NaN loses."""
     first = np.where(np.isnan(a.gap), np.inf, a.gap)
-    second = np.where(np.isnan(b.gap + b.error), np.inf, b.gap)
-    take = second + b.error < first + a.error
+    second = np.where(np.isfinite(b.gap) & (b.error >= 0), b.gap, np.inf)
+    take = np.where(np.isfinite(second), second + b.error, np.inf) < first + a.error
     return FenchelGap(np.where(take, second, first), np.where(take, b.error, a.error))

@@ -218,7 +218,9 @@ class NodeLoss(ABC):
         force, error = self._force(g, g_error)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             told = self._fenchel(self._point(x), force, error)
-        gap = np.where(np.isnan(told.gap), np.inf, np.maximum(told.gap, 0.0))
+        # A bound whose error is not a number is none: clipping below would make one of it.
+        known = (told.error >= 0) & (told.gap > -np.inf)
+        gap = np.where(known, np.maximum(told.gap, 0.0), np.inf)
         return FenchelGap(gap, np.where(np.isfinite(gap), told.error, np.inf))
 
     def fenchel_gap(self, x: ArrayLike, g: ArrayLike) -> FloatArray:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax, logsumexp, softmax, xlog1py, xlogy
+from scipy.special import log_softmax, logsumexp, softmax, xlogy
 
 from fusionopt import _checks
+from fusionopt.losses._families import relative_entropy
 from fusionopt.losses._glm import (
     HESSIAN_NUMBERS,
     NEWTON_STEPS,
@@ -211,9 +212,9 @@ class _Judge:
         counts = loss._weights > 0
         away = q - pi
         near = pi > 1e-300
-        ratio = np.divide(away, pi, out=np.zeros_like(q), where=near)
         # Each term >= 0, and their excess over q log(q / pi) adds up to 0.
-        terms = np.where(near, xlog1py(q, ratio), xlogy(q, q) - q * self._log) - away
+        entropy = relative_entropy(q, np.where(near, pi, 1.0), away)
+        terms = np.where(near, entropy, xlogy(q, q) - q * self._log) - away
         samples = np.where((q >= 0).all(axis=1), np.maximum(terms, 0.0).sum(axis=1), np.inf)
         alpha = q.copy()
         alpha[np.arange(len(q)), loss._classes] -= 1.0

@@ -458,3 +458,15 @@ def test_models_of_huber_losses_lie_between_hessian_and_majorant():
             )
             assert np.linalg.eigvalsh(model - hessian).min() >= -1e-14
             assert np.linalg.eigvalsh(top - model).min() >= -1e-14
+
+
+def test_relative_entropy_keeps_its_digits() -> None:
+    """q log(q / p) against mpmath-free closed values: q = p gives 0, tiny q neither -inf nor 0 log 0."""
+    from fusionopt.losses._families import relative_entropy
+
+    p = np.array([0.5, 0.5, 0.5, 0.5, 1e-200])
+    q = np.array([0.5, 0.5 + 1e-12, 1e-18, 0.0, 1e-300])
+    got = relative_entropy(q, p, q - p)
+    away = q[1] - 0.5
+    expected = [0.0, away + away**2, 1e-18 * np.log(2e-18), 0.0, 1e-300 * np.log(1e-100)]
+    np.testing.assert_allclose(got, expected, rtol=1e-10)
