@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fusionopt import _checks
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-class ClientData(NamedTuple):
-    """What one client of a federated problem holds: rows of x and their y, for training and for testing."""
-
-    x_train: FloatArray
-    y_train: NDArray[np.float64] | IntArray
-    x_test: FloatArray
-    y_test: NDArray[np.float64] | IntArray
+from fusionopt.datasets._clients import ClientData, FloatArray, IntArray, generator
 
 
 def make_gaussian_groups(
@@ -69,7 +55,7 @@ def make_gaussian_groups(
     d = _checks.as_count("n_features", n_features)
     distance = _checks.as_nonnegative_scalar("separation", separation)
     sigma = _checks.as_positive_scalar("spread", spread)
-    rng = _generator(random_state)
+    rng = generator(random_state)
     centres = distance * sigma * _grid(groups, d)
     labels = rng.permutation(np.arange(count, dtype=np.int64) % groups)
     return centres[labels] + sigma * rng.standard_normal((count, d)), labels
@@ -124,7 +110,7 @@ def make_mixture_regression(
     rows = _checks.as_count("n_samples", n_samples)
     distance = _checks.as_nonnegative_scalar("separation", separation)
     sigma = _checks.as_nonnegative_scalar("noise", noise)
-    rng = _generator(random_state)
+    rng = generator(random_state)
     coefficients = distance * _grid(groups, p)
     labels = rng.permutation(np.arange(count, dtype=np.int64) % groups)
     designs = [rng.standard_normal((rows, p)) for _ in range(count)]
@@ -285,7 +271,7 @@ def make_fpfc_synthetic(
     cap = None if max_samples is None else _checks.as_count("max_samples", max_samples, minimum=5) // 5
     seed = None if random_state is None else _checks.as_count("random_state", random_state, minimum=0)
     rng = np.random.RandomState(seed)
-    split = _generator(seed)
+    split = generator(seed)
     fifths = rng.lognormal(4, 2, count).astype(np.int64) + 50
     if cap is not None:
         fifths = np.minimum(fifths, cap)
@@ -301,12 +287,6 @@ def make_fpfc_synthetic(
         train, test = order[n // 5 :], order[: n // 5]
         clients.append(ClientData(x[train], y[train], x[test], y[test]))
     return clients, labels
-
-
-def _generator(random_state: int | None) -> np.random.Generator:
-    if random_state is None:
-        return np.random.default_rng()
-    return np.random.default_rng(_checks.as_count("random_state", random_state, minimum=0))
 
 
 def _grid(count: int, d: int) -> FloatArray:
