@@ -159,7 +159,8 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
 def _at_rest(problem: FusionProblem) -> tuple[QuadraticModel, FloatArray]:
     """A quadratic with the same forces where every component is at its minimiser, and those forces.
 
-    lambda_max depends on the losses through these forces only; the curvature is free, and 1 is the simplest.
+    lambda_max depends on the losses through these forces only; the curvature and the place are free, and 1 and 0 are
+    the simplest: around y itself a step of the size of the forces could be lost in the digits of y.
     """
     loss, components = problem.loss, problem.graph.component_labels
     if isinstance(loss, QuadraticNodeLoss):
@@ -169,7 +170,7 @@ def _at_rest(problem: FusionProblem) -> tuple[QuadraticModel, FloatArray]:
             components
         ]
     slope, error = loss.gradient(y), loss.gradient_error(y)
-    model = QuadraticModel(y, loss.values(y), slope, np.ones(loss.n_nodes), error)
+    model = QuadraticModel(np.zeros_like(y), np.zeros(len(y)), slope, np.ones(len(y)), error)
     return model, np.where(np.abs(slope) <= error, 0.0, -slope)
 
 

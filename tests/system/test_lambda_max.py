@@ -142,3 +142,18 @@ def test_scales_with_the_data(c: float) -> None:
         instance = _sized(kind, 7)
         plain = fusionopt.lambda_max(instance.problem())
         oracles.assert_close(fusionopt.lambda_max(instance.scaled(c).problem()), c * plain, rtol=3e-9)
+
+
+@pytest.mark.parametrize("c", [1e-8, 1e-30, 1e30])
+@pytest.mark.parametrize("penalty", [fusionopt.L2Norm(), fusionopt.L1Norm()])
+def test_scales_with_the_features_of_a_logistic_loss(c: float, penalty: fusionopt.L2Norm) -> None:
+    # x grows as the features shrink: a step measured in forces must not drown in the digits of x.
+    rng = np.random.default_rng(3)
+    designs = [rng.standard_normal((30, 2)) for _ in range(6)]
+    labels = [np.where(z[:, 0] + (-1) ** i * z[:, 1] > 0.3, 1, -1) for i, z in enumerate(designs)]
+
+    def top(unit: float) -> float:
+        loss = fusionopt.Logistic([unit * z for z in designs], labels, ridge=0.1 * unit**2)
+        return fusionopt.lambda_max(fusionopt.FusionProblem(loss, penalty=penalty))
+
+    oracles.assert_close(top(c), c * top(1.0), rtol=1e-8)
