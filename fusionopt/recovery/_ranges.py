@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
-from fusionopt.losses._families import Family, HuberFamily, LogisticFamily
+from fusionopt.losses._families import Family, HuberFamily, LogisticFamily, PoissonFamily
 from fusionopt.losses._glm import GlmLoss
 from fusionopt.losses.base import NodeLoss
 from fusionopt.losses.huber import Huber
@@ -46,10 +46,12 @@ def hessian_errors(loss: NodeLoss, x: FloatArray, hessians: FloatArray) -> Float
     chain = np.full(loss.n_nodes, 32.0 + 8.0 * loss.n_features)
     if isinstance(loss, GlmLoss | Softmax):
         design = loss._design
-        rows = x if isinstance(loss, GlmLoss) else x.reshape(loss.n_nodes, -1, loss.n_classes)
-        # The exponentials of the curvatures round their arguments.
-        arguments = np.abs(design.absolute().predict(np.abs(rows))).reshape(len(design.nodes), -1).max(axis=1)
-        chain = chain + design.counts + 8.0 * np.maximum.reduceat(arguments, design.offsets[:-1])
+        chain = chain + design.counts
+        if isinstance(loss, Softmax) or isinstance(loss._family, LogisticFamily | PoissonFamily):
+            # Their curvatures are exponentials, which round their arguments; those of the others are 0, 1 or 2.
+            rows = x if isinstance(loss, GlmLoss) else x.reshape(loss.n_nodes, -1, loss.n_classes)
+            arguments = np.abs(design.absolute().predict(np.abs(rows))).reshape(len(design.nodes), -1)
+            chain = chain + 8.0 * np.maximum.reduceat(arguments.max(axis=1), design.offsets[:-1])
     bound: FloatArray = EPS * chain * traces(hessians, loss.n_features)
     return bound
 

@@ -342,3 +342,17 @@ def test_demand_bound_covers_rounding(kind: str) -> None:
         bound = _NodeErrors(model, solution).rounding
         assert (error <= bound).all()
         assert bound.max() <= 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e30, 2.0**300])
+def test_extreme_units_of_huber_targets(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    designs = [rng.standard_normal((6, 3)) for _ in range(8)]
+    targets = [z @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(6) for z in designs]
+
+    def told(unit: float) -> fo.recovery.Certification:
+        loss = fo.HuberRegression(designs, [unit * t for t in targets], delta=unit, ridge=0.3)
+        return certify(fo.FusionProblem(loss, lam=0.3 * unit), np.zeros(8, dtype=int))
+
+    assert told(1.0).holds and told(scale).holds
+    assert abs(told(scale).margin - told(1.0).margin) <= 1e-6
