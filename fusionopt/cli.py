@@ -257,7 +257,10 @@ def recover(
             show_default=False,
         ),
     ],
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results [default: NAME-recover here].", show_default=False),
+    ] = None,
     force: Force = False,
     drop: Drop = None,
     delimiter: Delimiter = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks, plotting
 from fusionopt.comparison import adjusted_rand
+from fusionopt.errors import InvalidArgumentError
 from fusionopt.forces import (
     EdgeForces,
     Parting,
@@ -108,29 +108,47 @@ def run_recover(request: RecoverRequest, command: str, meter: Meter | None = Non
     started = time.monotonic()
     plotting.require_matplotlib()
     target = request.out if request.out is not None else Path(f"{request.data.stem}-recover")
+    _check_numbers(request)
     with ResultFolder(target, force=request.force) as folder:
-        table = read_table(
-            request.data,
-            request.labels_column,
-            request.delimiter,
-            request.header,
-            key=request.key,
-            drop_columns=request.drop,
-        )
-        job = _Job(request, command, _Nodes(request, table))
+        job = _Job(request, command, _Nodes(request))
         job.solve(meter)
         with interrupt_deferred() as seen:
             outcome = job.write(folder, started)
     return dataclasses.replace(outcome, interrupted=True) if seen else outcome
 
 
+def _check_numbers(request: RecoverRequest) -> None:
+    _checks.as_count("n_lams", request.n_lams)
+    _checks.as_nonnegative_scalar("ridge", request.ridge)
+    _checks.as_nonnegative_scalar("eps_rel", request.eps_rel)
+    if request.time_limit is not None:
+        _checks.as_positive_scalar("time_limit", request.time_limit)
+
+
+def _read(request: RecoverRequest, labels_column: str, *others: str) -> Table:
+    """The table without the other columns, with the text of one of them as its labels."""
+    try:
+        return read_table(
+            request.data,
+            labels_column,
+            request.delimiter,
+            request.header,
+            key=request.key,
+            drop_columns=(*request.drop, *others),
+        )
+    except InvalidArgumentError as error:
+        options = {request.groups: "--groups", request.target: "--target"}
+        option = options.get(error.got) if isinstance(error.got, str) else None
+        if option is None or error.wanted != "a column of the file":
+            raise
+        told = str(error).replace(f"{error.argument}=", f"{option} ", 1)
+        _checks.refuse(told, argument=option, got=error.got, wanted=error.wanted)
+
+
 class _Nodes:
     """The table as nodes: a loss, the known label of each node, and how well given x fit."""
 
-    def __init__(self, request: RecoverRequest, table: Table) -> None:
-        assert table.labels is not None
-        self.table = table
-        self.notes = list(table.notes)
+    def __init__(self, request: RecoverRequest) -> None:
         grouped = request.loss != "squared-distance"
         if grouped != (request.groups is not None) or grouped != (request.target is not None):
             _checks.refuse(
@@ -140,37 +158,42 @@ class _Nodes:
                 got=request.loss,
                 wanted="--groups and --target with a loss of samples",
             )
-        if not grouped:
-            self._samples = False
-            points = self._scaled(table.values, request.standardise)
-            self.points, self.known = points, table.labels
-            self.loss: NodeLoss = self._distance(points)
-            self.words = f"{len(points)} rows"
+        self._samples = grouped
+        others = [name for name in (request.groups, request.target) if name is not None]
+        table = _read(request, request.labels_column, *others)
+        assert table.labels is not None
+        self.table = table
+        self.notes = list(table.notes)
+        features = self._scaled(table.values, request.standardise)
+        if request.groups is None or request.target is None:
+            self.points, self.known = features, table.labels
+            self.loss: NodeLoss = self._distance(features)
+            self.names = [str(i) for i in range(len(features))]
+            self.words = f"{len(features)} rows"
             self.score_words = "rows whose nearest centre is that of their label"
             return
-        self._samples = True
-        names = list(table.column_names)
-        columns = {name: self._column(names, value, option) for name, value, option in (
-            ("groups", request.groups, "--groups"), ("target", request.target, "--target"))}  # fmt: skip
-        rest = [k for k in range(len(names)) if k not in columns.values()]
-        if not rest:
+        # Each as the labels of a reading of its own: names of groups may be text, and columns count as in the file.
+        by_group = _read(request, request.groups, request.labels_column, request.target)
+        by_target = _read(request, request.target, request.labels_column, request.groups)
+        roles = (table.labels_name, by_group.labels_name, by_target.labels_name)
+        if len(set(roles)) < len(roles):
+            told = ", ".join(map(repr, roles))
             _checks.refuse(
-                "no columns are left beside --groups and --target.",
-                argument="data",
-                got=names,
-                wanted="columns",
+                f"--labels, --groups and --target are columns {told}; give three different ones.",
+                argument="groups",
+                got=roles,
+                wanted="three columns",
             )
-        features = self._scaled(table.values[:, rest], request.standardise)
-        groups, y = table.values[:, columns["groups"]], table.values[:, columns["target"]]
-        self._group_names, node = np.unique(groups, return_inverse=True)
+        self.names, node = _group_numbers(by_group.labels)
+        y = _numbers(by_target)
         self.known = self._one_label(table.labels, node)
         self._node, self._y = node, y
         self._x = features
-        self.loss = self._sampled(request, features, y, groups)
+        self.loss = self._sampled(request, features, y, node)
         if request.loss != "least-squares":
             self._y = np.where(y > 0, 1.0, -1.0)
         self.points = np.empty((0, 0))
-        self.words = f"{len(self._group_names)} groups, {len(y)} rows"
+        self.words = f"{len(self.names)} groups, {len(y)} rows"
         self.score_words = (
             "share of variance explained" if request.loss == "least-squares" else "accuracy"
         ) + ", each model on all rows of its known label, mean over the groups"
@@ -183,26 +206,13 @@ class _Nodes:
             self.notes.append("Constant columns cannot be scaled to variance 1 and are left at zero.")
         return scaled.values
 
-    @staticmethod
-    def _column(names: list[str], value: str | None, option: str) -> int:
-        if value in names:
-            return names.index(str(value))
-        if value is not None and value.lstrip("-").isdigit() and int(value) < len(names):
-            return int(value)
-        _checks.refuse(
-            f"{option} {value!r} is no column of the table; its columns are {', '.join(names[:20])}.",
-            argument=option,
-            got=value,
-            wanted="a column",
-        )
-
     def _one_label(self, labels: NDArray[np.str_], node: IntArray) -> NDArray[np.str_]:
         first = labels[np.unique(node, return_index=True)[1]]
         mixed = np.flatnonzero(first[node] != labels)
         if len(mixed):
-            name = self._group_names[node[mixed[0]]]
+            name = self.names[node[mixed[0]]]
             _checks.refuse(
-                f"group {name:g} has rows of several labels; a group is one node and needs one label.",
+                f"group {name} has rows of several labels; a group is one node and needs one label.",
                 argument="labels",
                 got=sorted({str(v) for v in labels[node == node[mixed[0]]]}),
                 wanted="one label in each group",
@@ -216,13 +226,13 @@ class _Nodes:
         return SquaredDistance(points)
 
     @staticmethod
-    def _sampled(request: RecoverRequest, x: FloatArray, y: FloatArray, groups: FloatArray) -> NodeLoss:
+    def _sampled(request: RecoverRequest, x: FloatArray, y: FloatArray, node: IntArray) -> NodeLoss:
         from fusionopt.losses import LeastSquares, Logistic, SquaredHinge
 
         if request.loss == "least-squares":
-            return LeastSquares(x, y, ridge=request.ridge, groups=groups)
+            return LeastSquares(x, y, ridge=request.ridge, groups=node)
         kind = Logistic if request.loss == "logistic" else SquaredHinge
-        return kind(x, y, ridge=request.ridge, free_bias=True, groups=groups)
+        return kind(x, y, ridge=request.ridge, free_bias=True, groups=node)
 
     def score(self, x: FloatArray, labels: IntArray) -> float:
         """How well the models x (m, d) serve the known labels; NaN where nothing is grouped yet."""
@@ -255,6 +265,35 @@ class _Nodes:
             else:
                 scores.append(float(np.mean(np.where(z @ row[:-1] - row[-1] > 0, 1.0, -1.0) == y)))
         return float(np.mean(scores))
+
+
+def _group_numbers(labels: NDArray[np.str_] | None) -> tuple[list[str], IntArray]:
+    """Names of the groups, ascending, as numbers where all of them are, and the group of each row."""
+    assert labels is not None
+    try:
+        names, node = np.unique(labels.astype(np.float64), return_inverse=True)
+    except ValueError:
+        found, node = np.unique(labels, return_inverse=True)
+        return found.tolist(), node
+    return [f"{name:g}" for name in names], node
+
+
+def _numbers(table: Table) -> FloatArray:
+    """The labels of a table as numbers."""
+    assert table.labels is not None
+    for row, cell in enumerate(table.labels.tolist()):
+        try:
+            finite = math.isfinite(float(cell))
+        except ValueError:
+            finite = False
+        if not finite:
+            _checks.refuse(
+                f"--target {table.labels_name!r} has {cell!r} in row {row} (from 0); give finite numbers.",
+                argument="target",
+                got=cell,
+                wanted="finite numbers",
+            )
+    return table.labels.astype(np.float64)
 
 
 class _Job:
@@ -418,16 +457,17 @@ class _Job:
         found = self.interval
         k = int(self.known.max()) + 1
         groups = f"the {k} known groups" if k > 1 else "the one known group"
+        are, clusters = ("are", "clusters") if k > 1 else ("is", "only cluster")
         lines = []
         if found.exact:
             runs = ", ".join(f"[{low:.5g}, {high:.5g}]" for low, high in found.exact)
             lines.append(
-                f"{groups[0].upper()}{groups[1:]} are exactly the clusters of the optimum for lam in {runs} (certified "
-                f"at every lam that was looked at; ends to {found.tolerance:.0e} relative)."
+                f"{groups[0].upper()}{groups[1:]} {are} exactly the {clusters} of the optimum for lam in {runs} "
+                f"(certified at every lam that was looked at; ends to {found.tolerance:.0e} relative)."
             )
         else:
             lines.append(
-                f"At no lam that was looked at are {groups} exactly the clusters of the optimum (neighbouring lams "
+                f"At no lam that was looked at {are} {groups} exactly the {clusters} of the optimum (neighbouring lams "
                 f"differ by a factor of {found.resolution:.3f})."
             )
             lines.append(self._nearest_miss())
@@ -453,8 +493,8 @@ class _Job:
             return "Edges inside the known groups do not connect every group, so no force can hold them together."
         times = lower[place] / lams[place]
         return (
-            f"The nearest miss is at lam = {lams[place]:.4g}: some group needs a force of {times:.3g} times lam to "
-            "stay together, and an edge gives at most lam times its weight."
+            f"The nearest miss is at lam = {lams[place]:.4g}: to stay together, some group needs {times:.3g} "
+            "times the force that its edges can give (lam times their weight)."
         )
 
     def write(self, folder: ResultFolder, started: float) -> Outcome:
@@ -479,7 +519,7 @@ class _Job:
             together=self.together,
             parting=self.parting,
             score_words=self.nodes.score_words,
-            names=self._names(),
+            names=self.nodes.names,
             settings=dataclasses.asdict(self.settings) | told,
             notes=self.notes,
         )
@@ -514,14 +554,6 @@ class _Job:
                 ", ".join(f"{name} ({count})" for name, count in zip(names[:12], counts[:12], strict=True)),
             ),
         ]
-
-    def _names(self) -> Sequence[str]:
-        if self.request.groups is None:
-            return [str(i) for i in range(self.problem.n_nodes)]
-        return [f"{name:g}" for name in np.unique(self.nodes.table.values[:, self._group_column()])]
-
-    def _group_column(self) -> int:
-        return _Nodes._column(list(self.nodes.table.column_names), self.request.groups, "--groups")
 
     def _write_tables(self, folder: ResultFolder) -> None:
         rows = [dataclasses.asdict(point) for point in self.points]
@@ -562,7 +594,7 @@ class _Job:
         folder.write_csv(
             "labels.csv",
             ["node", "label", "known"],
-            zip(self._names(), self.chosen.labels.tolist(), self.nodes.known.tolist(), strict=True),
+            zip(self.nodes.names, self.chosen.labels.tolist(), self.nodes.known.tolist(), strict=True),
         )
 
     def _json(self, told: dict[str, str], created: str, verdict: list[str]) -> dict[str, Any]:

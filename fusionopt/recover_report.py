@@ -145,7 +145,7 @@ def _scores(content: RecoverContent) -> Axes:
         ("refit_score", COLORS[1], "--", "score after refit"),
     ):
         lams, values = _series(content, name)
-        ax.plot(lams, values, color=color, linestyle=style, marker=".", label=words)
+        ax.plot(lams, values, color=color, linestyle=style, marker=".", label=words.replace("rows", "nodes"))
     _shade(ax, content, float(lams[-1]))
     log_axis(ax, lams)
     ax.axvline(float(content.chosen.problem.lam), color=INK, linewidth=1.0, linestyle=":", label="lam shown")
@@ -282,14 +282,14 @@ def _why(content: RecoverContent) -> str:
     lam = number(float(chosen.problem.lam), 5)
     text = f"<p>At lam = {lam}, {escape(content.why_chosen)}.</p>\n"
     text += (
-        "<p>Rows of one cluster are tied by the edges between them. Each edge may pull with a force up to lam times "
+        "<p>Nodes of one cluster are tied by the edges between them. Each edge may pull with a force up to lam times "
         "its weight. An edge below its limit holds its two ends together by itself; an edge at its limit is "
         "<strong>binding</strong>: it has nothing left. A cluster parts when its binding edges cut it in two. Forces "
         "inside a cluster can be shared out in more than one way; shown are those of the certificate.</p>\n"
     )
     text += _cluster_table(content)
     if content.together is None:
-        return text + "<p>No two rows are held together by an edge with slack at this lam.</p>\n"
+        return text + "<p>No two nodes are held together by an edge with slack at this lam.</p>\n"
     why, names = content.together, content.names
     first, second = escape(names[why.i]), escape(names[why.j])
     text += f"<h3>Why are {first} and {second} together?</h3>\n"
@@ -333,7 +333,7 @@ def _cluster_table(content: RecoverContent) -> str:
         i, j = (escape(content.names[int(node)]) for node in forces.edges[e])
         rows.append(
             [
-                escape(words),
+                escape(words.replace("rows", "nodes")),
                 str(int(mine.sum())),
                 str(int(np.count_nonzero(forces.binding & mine))),
                 f"{float(np.median(forces.share[mine])):.1%}",

@@ -113,6 +113,8 @@ def test_groups_are_nodes(tmp_path, capsys, loss):
     assert main(["recover", str(file), "--labels", "kind", "--out", str(tmp_path / "out"), *given]) == OK
     told = json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(told["exact"]) >= 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "(3 nodes)" in page and "(3 rows)" not in page
     best = max(float(row["refit_score"]) for row in rows_of(tmp_path / "out" / "curve.csv"))
     assert best > (0.95 if loss == "least-squares" else 0.75)
     assert [row["node"] for row in rows_of(tmp_path / "out" / "labels.csv")] == [
@@ -133,9 +135,16 @@ def test_groups_are_nodes(tmp_path, capsys, loss):
         (["--labels", "kind", "--groups", "u"], "squared-distance needs neither"),
         (
             ["--labels", "kind", "--loss", "logistic", "--groups", "w", "--target", "v"],
-            "--groups 'w' is no column",
+            "--groups 'w' is not a column",
         ),
-        (["--labels", "kind", "--loss", "logistic", "--groups", "u", "--target", "v"], "no columns are left"),
+        (["--labels", "kind", "--loss", "logistic", "--groups", "u", "--target", "v"], "no column left"),
+        (
+            ["--labels", "kind", "--loss", "logistic", "--groups", "u", "--target", "u"],
+            "give three different ones",
+        ),
+        (["--labels", "kind", "--n-lams", "0"], "n_lams=0"),
+        (["--labels", "kind", "--time-limit", "-1"], "time_limit=-1"),
+        (["--labels", "kind", "--ridge", "-1"], "ridge=-1"),
         (["--labels", "kind", "--graph", "complete", "--n-neighbors", "3"], "is for --graph knn"),
         (["--labels", "kind", "--pair", "0", "0"], "not two different nodes"),
         (["--labels", "kind", "--pair", "0", "99"], "from 0 to 6"),
@@ -168,3 +177,36 @@ def test_a_group_of_two_labels_and_neighbours_of_groups_are_refused(tmp_path, ca
     ]
     assert main(["recover", str(whole), "--labels", "kind", *given]) == MISUSE
     assert "--graph knn needs one point for each node" in capsys.readouterr().err
+
+
+def test_groups_may_be_words_and_columns_count_as_in_the_file(tmp_path, capsys):
+    rows = [line.split(",") for line in groups_file(tmp_path, "least-squares").read_text().splitlines()]
+    file = tmp_path / "words.csv"  # kind, node, z1, z2, y
+    file.write_text(
+        "".join(
+            ",".join([row[4], row[0].replace("1", "user-", 1), *row[1:4]]) + "\n"
+            for row in [rows[0], *rows[-1:0:-1]]
+        )
+    )
+    given = ["--loss", "least-squares", "--groups", "1", "--target", "4", "--n-lams", "5", "--quiet"]
+    assert main(["recover", str(file), "--labels", "kind", "--out", str(tmp_path / "out"), *given]) == OK
+    told = rows_of(tmp_path / "out" / "labels.csv")
+    assert [(row["node"], row["known"]) for row in told] == [(f"user-{k}", "pq"[k // 3]) for k in range(6)]
+
+
+def test_a_target_of_words_is_refused(tmp_path, capsys):
+    file = tmp_path / "words.csv"
+    file.write_text("node,z,y,kind\n" + "".join(f"{i // 2},{i},yes,a\n" for i in range(4)))
+    given = ["--loss", "logistic", "--groups", "node", "--target", "y", "--out", str(tmp_path / "out")]
+    assert main(["recover", str(file), "--labels", "kind", *given]) == MISUSE
+    assert "--target 'y' has 'yes' in row 0" in capsys.readouterr().err
+
+
+def test_one_known_group_is_one_cluster(tmp_path, capsys):
+    file = tmp_path / "one.csv"
+    file.write_text("a,kind\n" + "".join(f"{a},x\n" for a in (1, 2, 5)))
+    assert (
+        main(["recover", str(file), "--labels", "kind", "--out", str(tmp_path / "out"), "--n-lams", "3"])
+        == OK
+    )
+    assert "The one known group is exactly the only cluster of the optimum" in capsys.readouterr().out
