@@ -145,7 +145,7 @@ def _scores(content: RecoverContent) -> Axes:
         ("refit_score", COLORS[1], "--", "score after refit"),
     ):
         lams, values = _series(content, name)
-        ax.plot(lams, values, color=color, linestyle=style, marker=".", label=words.replace("rows", "nodes"))
+        ax.plot(lams, values, color=color, linestyle=style, marker=".", label=words)
     _shade(ax, content, float(lams[-1]))
     log_axis(ax, lams)
     ax.axvline(float(content.chosen.problem.lam), color=INK, linewidth=1.0, linestyle=":", label="lam shown")
@@ -190,7 +190,13 @@ def _shares(content: RecoverContent) -> Axes:
         shares = np.sort(forces.share[forces.inside & (cluster == number_of)])
         if len(shares):
             heights = np.arange(1, len(shares) + 1) / len(shares)
-            ax.plot(np.r_[0.0, shares], np.r_[0.0, heights], color=color, drawstyle="steps-post", label=words)
+            ax.plot(
+                np.r_[0.0, shares],
+                np.r_[0.0, heights],
+                color=color,
+                drawstyle="steps-post",
+                label=words.replace("rows", "nodes"),
+            )
     ax.set_xlim(0, 1.02)
     ax.set_ylim(0, 1.02)
     dress(
