@@ -80,7 +80,7 @@ def main() -> None:
                 begun = time.perf_counter()
                 x = loss_kernel(loss, args.threads).descend(
                     common_start(m, d, seed), np.arange(m), np.zeros((m, d)), np.zeros(m), np.full(m, 0.1),
-                    args.local_steps,
+                    np.full(m, args.local_steps),
                 )  # fmt: skip
                 taken = time.perf_counter() - begun
                 told = {"method": "LOCAL", "rounds": args.local_steps // 10, "accuracy": accuracy(clients, x)}

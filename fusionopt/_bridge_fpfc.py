@@ -208,7 +208,8 @@ class LocalSteps:
     ) -> FloatArray:
         """New rows of the active nodes, (n_active, d); x has a row for every node."""
         if isinstance(self._kernel, _core.LossKernel) and self._weights is None:
-            return self._kernel.descend(x, active, zeta, modulus, alpha, self._steps)
+            steps = np.full(len(active), self._steps, dtype=np.int64)
+            return self._kernel.descend(x, active, zeta, modulus, alpha, steps)
         x = x.copy()
         for _ in range(self._steps):
             if self._weights is not None:

@@ -42,6 +42,25 @@ class LossKernel(Protocol):
         """Generalised Hessians of f_i at x_i, (n_nodes, d, d) or (k, d, d)."""
 
 
+class SampleKernel(LossKernel, Protocol):
+    """A `LossKernel` of a loss with samples."""
+
+    def samples(self, x: FloatArray, active: IntArray | None = None) -> FloatArray:
+        """l(z_s, y_s; x_i), the samples of each node asked for one after the other, without weights or ridge."""
+
+    def descend(
+        self,
+        x: FloatArray,
+        active: IntArray,
+        centre: FloatArray,
+        modulus: FloatArray,
+        alpha: FloatArray,
+        steps: IntArray,
+    ) -> FloatArray:
+        """steps_k steps of length alpha_k of gradient descent on f_i + modulus_k/2 ||. - centre_k||^2 from x_i, for the
+        k-th active node i: (k, d)."""
+
+
 _FAMILIES: dict[type[NodeLoss], _core.Family] = {
     LeastSquares: _core.Family.Squared,
     Logistic: _core.Family.Logistic,
@@ -93,6 +112,13 @@ def loss_kernel(loss: NodeLoss, n_threads: int = 1, weights: FloatArray | None =
         n_ridge=loss.n_features - loss.free_bias,
         n_threads=n_threads,
     )
+
+
+def sample_kernel(loss: SampledLoss, n_threads: int = 1, weights: FloatArray | None = None) -> SampleKernel:
+    """`loss_kernel` of one of fusionopt's losses with samples (not of a class derived from them)."""
+    kernel = loss_kernel(loss, n_threads, weights)
+    assert isinstance(kernel, _core.LossKernel)
+    return kernel
 
 
 def _rows(loss: SampledLoss, weights: FloatArray | None) -> dict[str, Any]:

@@ -173,7 +173,10 @@ class LossKernel:
         centre: NDArray[np.float64],
         modulus: NDArray[np.float64],
         alpha: NDArray[np.float64],
-        steps: int,
+        steps: NDArray[np.int64],
+    ) -> NDArray[np.float64]: ...
+    def samples(
+        self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]: ...
     def hessians(
         self, x: NDArray[np.float64], active: NDArray[np.int64] | None = None

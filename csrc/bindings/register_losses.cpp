@@ -135,20 +135,34 @@ void register_losses(py::module_& module) {
             },
             py::arg("x"), py::arg("active") = py::none())
         .def(
+            "samples",
+            [](LossKernel& self, const Array<double>& x, const Starts& active) {
+                const Asked at = asked(self.kernel(), x, active);
+                Index total = 0;
+                self.run([&](NodeLossLoop& loop) { total = loop.n_samples(at.active, at.count); });
+                py::array_t<double> out(total);
+                double* to = out.mutable_data();
+                self.run([&](NodeLossLoop& loop) { loop.samples(at.x, at.active, at.count, to); });
+                return out;
+            },
+            py::arg("x"), py::arg("active") = py::none())
+        .def(
             "descend",
             [](LossKernel& self, const Array<double>& x, const Array<Index>& active,
                const Array<double>& centre, const Array<double>& modulus, const Array<double>& alpha,
-               Index steps) {
+               const Array<Index>& steps) {
                 const Asked at = asked(self.kernel(), x, active);
                 const Index d = self.kernel().n_features();
-                if (centre.size() != at.count * d || modulus.size() != at.count || alpha.size() != at.count)
+                if (centre.size() != at.count * d || modulus.size() != at.count || alpha.size() != at.count ||
+                    steps.size() != at.count)
                     throw std::invalid_argument(
-                        "centre, modulus and alpha need an entry for each active node");
+                        "centre, modulus, alpha and steps need an entry for each active node");
                 py::array_t<double> out({at.count, d});
                 double* to = out.mutable_data();
                 const double *z = centre.data(), *m = modulus.data(), *a = alpha.data();
+                const Index* n = steps.data();
                 self.run(
-                    [&](NodeLossLoop& loop) { loop.descend(at.x, at.active, at.count, z, m, a, steps, to); });
+                    [&](NodeLossLoop& loop) { loop.descend(at.x, at.active, at.count, z, m, a, n, to); });
                 return out;
             },
             py::arg("x"), py::arg("active"), py::arg("centre"), py::arg("modulus"), py::arg("alpha"),

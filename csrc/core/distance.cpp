@@ -16,8 +16,14 @@ double DistanceKernel::residual(Index i, const double* x, double* away) const {
 }
 
 double DistanceKernel::value(Index i, const double* x, double* scratch) const {
+    double apart;
+    samples(i, x, &apart, scratch);
+    return weights_[i] * apart;
+}
+
+void DistanceKernel::samples(Index i, const double* x, double* out, double* scratch) const {
     const double r = residual(i, x, scratch), inside = std::min(r, delta_);
-    return weights_[i] * inside * (r - 0.5 * inside);
+    *out = inside * (r - 0.5 * inside);
 }
 
 void DistanceKernel::gradient(Index i, const double* x, double* out, double*) const {

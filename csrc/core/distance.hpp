@@ -18,6 +18,8 @@ class DistanceKernel : public NodeLossKernel {
     Index scratch_size() const override { return d_; }
     double value(Index i, const double* x, double* scratch) const override;
     void gradient(Index i, const double* x, double* out, double* scratch) const override;
+    Index n_samples(Index) const override { return 1; }
+    void samples(Index i, const double* x, double* out, double* scratch) const override;
     void hessian(Index i, const double* x, double* out, double* scratch) const override;
 
   private:

@@ -103,6 +103,13 @@ void GlmKernel::gradient(Index i, const double* x, double* out, double*) const {
     for (Index k = 0; k < p; ++k) out[k] = out[k] / n + (k < n_ridge_ ? ridge_ * x[k] : 0.0);
 }
 
+void GlmKernel::samples(Index i, const double* x, double* out, double*) const {
+    with_family(family_, delta_, [&](const auto& phi) {
+        for (Index s = rows_.offsets[i]; s < rows_.offsets[i + 1]; ++s)
+            *out++ = phi.value(row_dot(rows_, s, x), targets_[s]);
+    });
+}
+
 void GlmKernel::hessian(Index i, const double* x, double* out, double*) const {
     const Index p = rows_.n_columns;
     std::fill_n(out, p * p, 0.0);

@@ -27,6 +27,8 @@ class GlmKernel : public NodeLossKernel {
     Index scratch_size() const override { return 0; }
     double value(Index i, const double* x, double* scratch) const override;
     void gradient(Index i, const double* x, double* out, double* scratch) const override;
+    Index n_samples(Index i) const override { return rows_.n_samples(i); }
+    void samples(Index i, const double* x, double* out, double* scratch) const override;
     void hessian(Index i, const double* x, double* out, double* scratch) const override;
 
   private:

@@ -29,6 +29,23 @@ void NodeLossLoop::gradients(const double* x, const Index* active, Index count, 
          [&](Index k, Index i, double* scratch) { kernel_.gradient(i, x + i * d, out + k * d, scratch); });
 }
 
+Index NodeLossLoop::n_samples(const Index* active, Index count) const {
+    Index total = 0;
+    for (Index k = 0; k < count; ++k) total += kernel_.n_samples(active == nullptr ? k : active[k]);
+    return total;
+}
+
+void NodeLossLoop::samples(const double* x, const Index* active, Index count, double* out) {
+    const Index d = kernel_.n_features();
+    starts_.assign(static_cast<std::size_t>(count), 0);
+    for (Index k = 1; k < count; ++k)
+        starts_[static_cast<std::size_t>(k)] = starts_[static_cast<std::size_t>(k - 1)] +
+                                               kernel_.n_samples(active == nullptr ? k - 1 : active[k - 1]);
+    each(active, count, [&](Index k, Index i, double* scratch) {
+        kernel_.samples(i, x + i * d, out + starts_[static_cast<std::size_t>(k)], scratch);
+    });
+}
+
 void NodeLossLoop::hessians(const double* x, const Index* active, Index count, double* out) {
     const Index d = kernel_.n_features();
     each(active, count,
@@ -36,13 +53,13 @@ void NodeLossLoop::hessians(const double* x, const Index* active, Index count, d
 }
 
 void NodeLossLoop::descend(const double* x, const Index* active, Index count, const double* centre,
-                           const double* modulus, const double* alpha, Index steps, double* out) {
+                           const double* modulus, const double* alpha, const Index* steps, double* out) {
     const Index d = kernel_.n_features();
     each(active, count, [&](Index k, Index i, double* scratch) {
         double *w = out + k * d, *slope = scratch + kernel_.scratch_size();
         const double* z = centre + k * d;
         for (Index c = 0; c < d; ++c) w[c] = x[i * d + c];
-        for (Index t = 0; t < steps; ++t) {
+        for (Index t = 0; t < steps[k]; ++t) {
             kernel_.gradient(i, w, slope, scratch);
             for (Index c = 0; c < d; ++c) w[c] -= alpha[k] * (slope[c] + modulus[k] * (w[c] - z[c]));
         }

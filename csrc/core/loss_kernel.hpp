@@ -5,6 +5,8 @@
 // run in any thread, with a scratch array of its own; nothing is allocated. Rows of x are contiguous.
 #pragma once
 
+#include <vector>
+
 #include "core/thread_pool.hpp"
 #include "core/types.hpp"
 
@@ -23,6 +25,9 @@ class NodeLossKernel {
     virtual double value(Index i, const double* x, double* scratch) const = 0;
     // out [n_features] <- grad f_i(x); out and x may not overlap.
     virtual void gradient(Index i, const double* x, double* out, double* scratch) const = 0;
+    // The number of samples of node i, and out [n_samples] <- the loss of each, without weights or ridge.
+    virtual Index n_samples(Index i) const = 0;
+    virtual void samples(Index i, const double* x, double* out, double* scratch) const = 0;
     // out [n_features][n_features] <- a generalised Hessian of f_i at x, symmetric.
     virtual void hessian(Index i, const double* x, double* out, double* scratch) const = 0;
 };
@@ -50,12 +55,15 @@ class NodeLossLoop {
     void values(const double* x, const Index* active, Index count, double* out);
     void gradients(const double* x, const Index* active, Index count, double* out);
     void hessians(const double* x, const Index* active, Index count, double* out);
+    // out: the samples of the first node, then those of the second, and so on; n_samples of them in all.
+    void samples(const double* x, const Index* active, Index count, double* out);
+    Index n_samples(const Index* active, Index count) const;
 
-    // `steps` of gradient descent on f_i(x) + modulus_k / 2 ||x - centre_k||^2 with step length alpha_k, from
+    // steps_k of gradient descent on f_i(x) + modulus_k / 2 ||x - centre_k||^2 with step length alpha_k, from
     // row i of x, for the k-th active node i: the local work of a federated round. centre and out:
     // [count][d].
     void descend(const double* x, const Index* active, Index count, const double* centre,
-                 const double* modulus, const double* alpha, Index steps, double* out);
+                 const double* modulus, const double* alpha, const Index* steps, double* out);
 
   private:
     template <class Function>
@@ -64,6 +72,7 @@ class NodeLossLoop {
     const NodeLossKernel& kernel_;
     ThreadPool pool_;
     Buffer scratch_;
+    std::vector<Index> starts_;
     Index stride_;
 };
 

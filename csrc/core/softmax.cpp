@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/softmax_rows.hpp"
-
 namespace fusionopt {
 
 namespace {
@@ -47,23 +45,37 @@ double SoftmaxKernel::probabilities(Index s, const double* x, double* scratch) c
     return std::log1p(others * sum);
 }
 
+SoftmaxRows SoftmaxKernel::block_rows(Index i) const {
+    const Index begin = rows_.offsets[i], p = rows_.n_columns;
+    return {
+        rows_.data + begin * p, rows_.weights + begin, classes_ + begin, rows_.n_samples(i), p, n_classes_};
+}
+
 double SoftmaxKernel::value(Index i, const double* x, double* scratch) const {
     double fit = 0.0, square = 0.0;
-    for (Index s = rows_.offsets[i]; s < rows_.offsets[i + 1]; ++s)
-        if (rows_.weights[s] > 0.0) fit += rows_.weights[s] * probabilities(s, x, scratch);
+    if (in_blocks())
+        fit = softmax_losses(block_rows(i), x, nullptr, scratch);
+    else
+        for (Index s = rows_.offsets[i]; s < rows_.offsets[i + 1]; ++s)
+            if (rows_.weights[s] > 0.0) fit += rows_.weights[s] * probabilities(s, x, scratch);
     const Index d = n_features();
     for (Index k = 0; k < d; ++k) square += x[k] * x[k];
     return fit / static_cast<double>(rows_.n_samples(i)) + 0.5 * ridge_ * square;
+}
+
+void SoftmaxKernel::samples(Index i, const double* x, double* out, double* scratch) const {
+    if (in_blocks()) {
+        softmax_losses(block_rows(i), x, out, scratch);
+        return;
+    }
+    for (Index s = rows_.offsets[i]; s < rows_.offsets[i + 1]; ++s) *out++ = probabilities(s, x, scratch);
 }
 
 void SoftmaxKernel::gradient(Index i, const double* x, double* out, double* scratch) const {
     const Index d = n_features(), C = n_classes_;
     const double n = static_cast<double>(rows_.n_samples(i));
     if (in_blocks()) {
-        const Index begin = rows_.offsets[i], p = rows_.n_columns;
-        softmax_gradient(
-            {rows_.data + begin * p, rows_.weights + begin, classes_ + begin, rows_.n_samples(i), p, C}, x,
-            out, scratch);
+        softmax_gradient(block_rows(i), x, out, scratch);
         for (Index k = 0; k < d; ++k) out[k] = out[k] / n + ridge_ * x[k];
         return;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/loss_kernel.hpp"
+#include "core/softmax_rows.hpp"
 
 namespace fusionopt {
 
@@ -15,6 +16,8 @@ class SoftmaxKernel : public NodeLossKernel {
     Index scratch_size() const override;
     double value(Index i, const double* x, double* scratch) const override;
     void gradient(Index i, const double* x, double* out, double* scratch) const override;
+    Index n_samples(Index i) const override { return rows_.n_samples(i); }
+    void samples(Index i, const double* x, double* out, double* scratch) const override;
     void hessian(Index i, const double* x, double* out, double* scratch) const override;
 
   private:
@@ -22,6 +25,7 @@ class SoftmaxKernel : public NodeLossKernel {
     double probabilities(Index s, const double* x, double* scratch) const;
 
     bool in_blocks() const;
+    SoftmaxRows block_rows(Index i) const;
 
     SampleRows rows_;
     const Index* classes_;

@@ -1,5 +1,6 @@
-// The gradient of the multinomial loss over dense rows, in blocks of samples whose scores stay in registers;
-// compiled per instruction set like the sweeps.
+// The multinomial loss and its gradient over dense rows, in blocks of samples whose scores stay in registers;
+// compiled per instruction set like the sweeps. Every sum runs over columns or samples in their order,
+// whatever the width of the registers.
 #pragma once
 
 #include "core/types.hpp"
@@ -21,5 +22,8 @@ inline constexpr Index kSoftmaxClasses = 4 * kLanes;
 
 // out [p][C] <- sum_s w_s z_s (pi_s - e_{y_s})', x [p][C]. The entry of y is minus the sum of the others.
 void softmax_gradient(const SoftmaxRows& rows, const double* x, double* out, double* scratch);
+
+// sum_s w_s l_s; out [n] <- l_s = log sum_c exp(z_s'X_c) - z_s'X_{y_s} where it is not null.
+double softmax_losses(const SoftmaxRows& rows, const double* x, double* out, double* scratch);
 
 }  // namespace fusionopt

@@ -1,6 +1,8 @@
 """Federated systems on one bench: the same clients, the same round loop, the same accounting."""
 
-from fusionopt.federated._simulation import History, Round, simulate
+from fusionopt.federated._fleet import Fleet, LoopFleet, Model, Work
+from fusionopt.federated._history import History, Round
+from fusionopt.federated._simulation import simulate
 from fusionopt.federated._system import System
 from fusionopt.federated.cfl import Cfl
 from fusionopt.federated.fed_avg import FedAvg
@@ -9,6 +11,7 @@ from fusionopt.federated.fed_soft import FedSoft
 from fusionopt.federated.ifca import Ifca
 from fusionopt.federated.k_means_aggregation import KMeansAggregation
 from fusionopt.federated.local import Local
+from fusionopt.federated.models import LinearModel, LogisticModel, SoftmaxModel, SquaredHingeModel
 from fusionopt.federated.oracle import Oracle
 from fusionopt.federated.per_fed_avg import PerFedAvg
 from fusionopt.federated.rfed_avg import RFedAvg
@@ -20,16 +23,24 @@ __all__ = [
     "FedAvg",
     "FedEm",
     "FedSoft",
+    "Fleet",
     "History",
     "Ifca",
     "KMeansAggregation",
+    "LinearModel",
     "Local",
+    "LogisticModel",
+    "LoopFleet",
+    "Model",
     "Oracle",
     "PerFedAvg",
     "RFedAvg",
     "Round",
+    "SoftmaxModel",
+    "SquaredHingeModel",
     "SquaredPenalty",
     "System",
+    "Work",
     "bipartition",
     "optimal_cluster_weights",
     "rfedavg_weights",

@@ -1,147 +1,293 @@
-"""The clients of a simulation and the local work they do: softmax models, one flat vector each."""
+"""The clients of a simulation: their data, and the local work that systems ask of them, many clients at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
 
 from fusionopt import _checks
 from fusionopt.datasets import ClientData
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Rows = list[IntArray] | None
 
 
-class Fleet:
-    """Clients k = 0, ..., m - 1 with f_k(w) = (1/n_k) sum_s [log sum_c exp(z_s'W_c) - z_s'W_{y_s}].
+class Work(NamedTuple):
+    """Local work of one round: `steps` gradient steps, or `epochs` passes, of length `rate`.
 
-    z is a row of x with a one appended (the intercept); w is the (p + 1, C) matrix W flattened in C order, the
-    layout of `losses.Softmax`. The classes are those that occur anywhere in the clients' training or test data.
-
-    Parameters
-    ----------
-    clients : sequence of records with x_train (n_k, p), y_train (n_k,), x_test, y_test
-        Copied.
-
-    Raises
-    ------
-    InvalidArgumentError, InvalidTypeError
-        No clients, a client whose arrays do not fit together, NaN or Inf, fewer than two classes.
+    batch : rows of a step, the next ones of a random order of the client's rows (drawn anew for each pass, the last
+    step of a pass taking what is left); None is all rows, so that a pass is a step.
     """
 
-    def __init__(self, clients: Sequence[ClientData]) -> None:
-        records = list(clients)
-        if not records:
-            _checks.refuse(
-                "clients is empty; give at least one.",
-                argument="clients",
-                got=0,
-                wanted="at least one client",
-            )
-        self.x: list[FloatArray] = []
-        self.x_test: list[FloatArray] = []
-        raw: list[list[NDArray[np.generic]]] = [[], []]
-        columns: int | None = None
-        for k, record in enumerate(records):
-            if not all(hasattr(record, name) for name in ("x_train", "y_train", "x_test", "y_test")):
-                _checks.refuse_type(
-                    f"clients[{k}] is a {type(record).__name__}; give records with x_train, y_train, x_test and "
-                    "y_test, for instance fusionopt.datasets.ClientData.",
-                    argument="clients",
-                    got=type(record).__name__,
-                    wanted="records with x_train, y_train, x_test, y_test",
-                )
-            for part, rows, ys in (("train", self.x, raw[0]), ("test", self.x_test, raw[1])):
-                x = _checks.as_matrix(f"clients[{k}].x_{part}", getattr(record, f"x_{part}"))
-                if columns is not None and x.shape[1] != columns:
-                    _checks.refuse(
-                        f"clients[{k}].x_{part} has {x.shape[1]} columns; the clients before have {columns}.",
-                        argument="clients",
-                        got=x.shape[1],
-                        wanted=f"{columns} columns",
-                    )
-                columns = x.shape[1]
-                name = f"clients[{k}].y_{part}"
-                ys.append(_checks.as_labels(name, getattr(record, f"y_{part}"), len(x)))
-                rows.append(np.hstack([x, np.ones((len(x), 1))]))
-        self.classes = np.unique(np.concatenate([*raw[0], *raw[1]]))
-        if len(self.classes) < 2:
-            _checks.refuse(
-                "clients hold one class only; there is nothing to tell apart.",
-                argument="clients",
-                got=1,
-                wanted="at least two classes",
-            )
-        self.y = [np.searchsorted(self.classes, y) for y in raw[0]]
-        self.y_test = [np.searchsorted(self.classes, y) for y in raw[1]]
-        self.sizes: FloatArray = np.array([len(y) for y in self.y], dtype=np.float64)
-        self.n_clients = len(records)
-        self.n_classes = len(self.classes)
-        self.dim = self.x[0].shape[1] * self.n_classes
-        self.class_counts: FloatArray = np.array(
-            [np.bincount(y, minlength=self.n_classes) for y in self.y], dtype=np.float64
+    steps: int
+    rate: float
+    batch: int | None = None
+    epochs: int | None = None
+
+
+class Model(ABC):
+    """What the clients train: a family of functions with one flat vector of `dim` float64 parameters."""
+
+    @abstractmethod
+    def fleet(self, clients: Sequence[ClientData], n_threads: int = 1) -> Fleet:
+        """These clients with this model; what was open (classes, columns) is settled in `Fleet.model`."""
+
+
+class Fleet(ABC):
+    """Clients k = 0, ..., m - 1, each with f_k(w) = (1/n_k) sum_s loss(w; s) over its training rows.
+
+    Where `clients` is asked for, it names different clients in ascending order, and the rows of `models`
+    (len(clients), dim) are theirs in that order. Numbers of samples (`weights`, losses, predictions) are flat: those
+    of the first client of `clients`, then those of the second, and so on.
+
+    Attributes
+    ----------
+    model : Model
+        Settled: ``fleet.model.fleet(others)`` are other clients with parameters that mean the same.
+    n_clients, dim : int
+    n_classes : int
+        0 where y are numbers and not classes.
+    sizes, test_sizes : float64 (n_clients,)
+        Numbers n_k of training rows, and of test rows.
+    class_counts : float64 (n_clients, n_classes)
+        Training rows of each class.
+    effort : float64 (n_clients,)
+        Share of the local work that each client manages in this round; set by the round loop.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dim: int,
+        sizes: Iterable[int],
+        test_sizes: Iterable[int],
+        class_counts: FloatArray | None = None,
+    ) -> None:
+        self.model = model
+        self.dim = dim
+        self.sizes: FloatArray = np.array(list(sizes), dtype=np.float64)
+        self.test_sizes: FloatArray = np.array(list(test_sizes), dtype=np.float64)
+        self.n_clients = len(self.sizes)
+        self.class_counts: FloatArray = (
+            np.zeros((self.n_clients, 0)) if class_counts is None else class_counts
         )
+        self.n_classes = self.class_counts.shape[1]
+        self.effort: FloatArray = np.ones(self.n_clients)
 
+    @abstractmethod
     def first_models(self, rng: np.random.Generator, count: int) -> FloatArray:
-        """(count, dim) starting models with independent N(0, 0.1^2) entries."""
-        return 0.1 * rng.standard_normal((count, self.dim))
+        """(count, dim) random starting models."""
 
-    def sample_losses(self, k: int, w: FloatArray) -> FloatArray:
-        """The loss of every training sample of client k, (n_k,)."""
-        return self._losses(self.x[k], self.y[k], w)
+    @abstractmethod
+    def sample_losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
+        """The loss of every training row of the clients, flat."""
 
-    def loss(self, k: int, w: FloatArray) -> float:
-        """f_k(w)."""
-        return float(self.sample_losses(k, w).mean())
-
-    def gradient(
-        self, k: int, w: FloatArray, weights: FloatArray | None = None, rows: IntArray | None = None
+    @abstractmethod
+    def gradients(
+        self, clients: IntArray, models: FloatArray, weights: FloatArray | None = None, rows: Rows = None
     ) -> FloatArray:
-        """Gradient (dim,) of (1/n) sum_s weights_s loss_s over `rows` (None: all) of client k."""
-        x, y = (self.x[k], self.y[k]) if rows is None else (self.x[k][rows], self.y[k][rows])
-        slopes: FloatArray = softmax(x @ w.reshape(x.shape[1], -1), axis=1)
-        slopes[np.arange(len(y)), y] -= 1.0
-        if weights is not None:
-            slopes *= weights[:, None]
-        result: FloatArray = (x.T @ slopes).ravel() / len(y)
+        """Gradients (len(clients), dim) of (1/n) sum_s weights_s loss_s over `rows` of each client, None: all."""
+
+    @abstractmethod
+    def predict(self, clients: IntArray, models: FloatArray) -> FloatArray:
+        """What the models say of the clients' test rows, flat (sum of test_sizes, n_outputs): probabilities of the
+        classes, or numbers."""
+
+    @abstractmethod
+    def measure(self, predictions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Accuracy (nan without classes) and mean loss of each client's test rows, from the predictions of all."""
+
+    def losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
+        """f_k, (len(clients),)."""
+        return self.means(clients, self.sample_losses(clients, models))
+
+    def means(self, clients: IntArray, samples: FloatArray) -> FloatArray:
+        """Means over each client's training rows of flat numbers (N,) or (N, k)."""
+        counts = self.sizes[clients]
+        starts = (np.cumsum(counts) - counts).astype(np.int64)
+        shape = (-1,) + (1,) * (samples.ndim - 1)
+        result: FloatArray = np.add.reduceat(samples, starts, axis=0) / counts.reshape(shape)
+        return result
+
+    def steps(self, clients: IntArray, work: Work) -> IntArray:
+        """Gradient steps of each client: those of `work`, cut to its effort, at least one."""
+        whole = np.full(len(clients), float(work.steps))
+        if work.epochs is not None:
+            whole = work.epochs * np.ceil(self.sizes[clients] / (work.batch or np.inf)).clip(1)
+        result: IntArray = np.maximum(np.rint(self.effort[clients] * whole), 1).astype(np.int64)
         return result
 
     def descend(
         self,
-        k: int,
-        w: FloatArray,
-        steps: int,
-        rate: float,
+        clients: IntArray,
+        models: FloatArray,
+        work: Work,
+        rng: np.random.Generator,
         *,
         weights: FloatArray | None = None,
         ridge: float = 0.0,
-        pull: float = 0.0,
+        pull: FloatArray | float = 0.0,
         towards: FloatArray | None = None,
+        implicit: bool = True,
     ) -> FloatArray:
-        """`steps` full-batch proximal gradient steps on f_k(w) + ridge/2 ||w||^2 + pull/2 ||w - towards||^2.
+        """Local work from `models` on f_k(w) + ridge/2 ||w||^2 + pull_k/2 ||w - towards_k||^2.
 
-        The quadratic terms are taken implicitly, w <- (w - rate f_k'(w) + rate pull towards) /
+        With `implicit` the quadratic terms are taken at the end of a step, w <- (w - rate g + rate pull towards) /
         (1 + rate (ridge + pull)): the same minimiser as explicit steps, and stable for any pull.
         """
-        shrink = 1.0 / (1.0 + rate * (ridge + pull))
-        drift = 0.0 if towards is None else rate * pull * towards
-        for _ in range(steps):
-            w = (w - rate * self.gradient(k, w, weights) + drift) * shrink
+        modulus, centre, rates = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
+        steps = self.steps(clients, work)
+        w = np.array(models, dtype=np.float64)
+        batches = None if work.batch is None else self.batches(clients, work.batch, steps, rng)
+        parts = None if weights is None else self.split(clients, weights)
+        for step in range(int(steps.max(initial=0))):
+            busy = np.flatnonzero(steps > step)
+            rows = None if batches is None else [batches[k][step] for k in busy]
+            theirs = None if parts is None else np.concatenate([parts[k] for k in busy])
+            g = self.gradients(clients[busy], w[busy], theirs, rows)
+            w[busy] -= rates[busy, None] * (g + modulus[busy, None] * (w[busy] - centre[busy]))
         return w
 
-    def probabilities(self, x: FloatArray, w: FloatArray) -> FloatArray:
-        """Softmax probabilities (n, C) of rows that have their one appended."""
-        result: FloatArray = softmax(x @ w.reshape(x.shape[1], -1), axis=1)
-        return result
+    def quadratic(
+        self,
+        clients: IntArray,
+        rate: float,
+        ridge: float,
+        pull: FloatArray | float,
+        towards: FloatArray | None,
+        implicit: bool,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """modulus, centre and step lengths such that explicit steps on f_k(w) + modulus_k/2 ||w - centre_k||^2 are
+        those of `descend`; (len(clients),), (len(clients), dim), (len(clients),)."""
+        modulus: FloatArray = np.broadcast_to(np.asarray(pull, dtype=np.float64), len(clients)) + ridge
+        centre = np.zeros((len(clients), self.dim))
+        if towards is not None:
+            share = np.divide(pull, modulus, out=np.zeros(len(clients)), where=modulus > 0)
+            centre += share[:, None] * towards
+        # An implicit step of length a is an explicit one of length a / (1 + a modulus).
+        return modulus, centre, rate / (1.0 + rate * modulus) if implicit else np.full(len(clients), rate)
+
+    def batches(
+        self, clients: IntArray, batch: int, steps: IntArray, rng: np.random.Generator
+    ) -> list[list[IntArray]]:
+        """The rows of each step of each client."""
+        out = []
+        for k, count in zip(clients, steps.tolist(), strict=True):
+            n, mine = int(self.sizes[k]), list[IntArray]()
+            while len(mine) < count:
+                order = rng.permutation(n)
+                mine += [order[i : i + batch] for i in range(0, n, batch)]
+            out.append(mine[:count])
+        return out
+
+    def split(self, clients: IntArray, samples: FloatArray) -> list[FloatArray]:
+        """Flat numbers of training rows, client by client."""
+        return np.split(samples, np.cumsum(self.sizes[clients]).astype(np.int64)[:-1])
+
+    def draw(self, clients: IntArray, batch: int | None, rng: np.random.Generator) -> Rows:
+        """`batch` different rows of each client (all it has, where that is less); None for None."""
+        if batch is None:
+            return None
+        sizes = self.sizes[clients].astype(np.int64).tolist()
+        return [rng.choice(n, min(batch, n), replace=False).astype(np.int64) for n in sizes]
 
     def mean(self, models: FloatArray, members: IntArray, weighting: str) -> FloatArray:
         """Mean of rows: weighted by the members' n_k ("samples") or plain ("uniform")."""
         return np.average(models, axis=0, weights=self.sizes[members] if weighting == "samples" else None)
 
-    def _losses(self, x: FloatArray, y: IntArray, w: FloatArray) -> FloatArray:
-        eta = x @ w.reshape(x.shape[1], -1)
-        result: FloatArray = logsumexp(eta - eta[np.arange(len(y)), y][:, None], axis=1)
+    def largest_change(self, clients: IntArray, w: FloatArray, g: FloatArray) -> FloatArray:
+        """(len(clients),), a bound on how much w_k + g_k changes what client k's model says of its rows; here the
+        length of g relative to that of w, a plain guess."""
+        size = np.linalg.norm(w, axis=1)
+        result: FloatArray = np.linalg.norm(g, axis=1) / np.where(size > 0, size, 1.0)
         return result
+
+    def columns(self, layers: Sequence[str]) -> IntArray:
+        """Where in w the parameters of these layers are."""
+        _checks.refuse(
+            f"layers={list(layers)!r}, and {type(self.model).__name__} has no named layers; give None for all "
+            "parameters.",
+            argument="layers",
+            got=list(layers),
+            wanted="None",
+        )
+
+
+class LoopFleet(Fleet):
+    """A fleet from the three functions of one client, for models whose clients cannot be worked at once."""
+
+    @abstractmethod
+    def client_losses(self, k: int, w: FloatArray) -> FloatArray:
+        """The loss of every training row of client k, (n_k,)."""
+
+    @abstractmethod
+    def client_gradient(
+        self, k: int, w: FloatArray, weights: FloatArray | None, rows: IntArray | None
+    ) -> FloatArray:
+        """Gradient (dim,) of (1/n) sum_s weights_s loss_s over `rows` (None: all n_k) of client k."""
+
+    @abstractmethod
+    def client_predictions(self, k: int, w: FloatArray) -> FloatArray:
+        """Of client k's test rows, (n, n_outputs)."""
+
+    def sample_losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
+        """One client after the other."""
+        return np.concatenate([self.client_losses(int(k), w) for k, w in zip(clients, models, strict=True)])
+
+    def gradients(
+        self, clients: IntArray, models: FloatArray, weights: FloatArray | None = None, rows: Rows = None
+    ) -> FloatArray:
+        """One client after the other."""
+        parts = [None] * len(clients) if weights is None else self.split(clients, weights)
+        picked = [None] * len(clients) if rows is None else rows
+        calls = zip(clients, models, parts, picked, strict=True)
+        return np.stack([self.client_gradient(int(k), w, part, mine) for k, w, part, mine in calls])
+
+    def predict(self, clients: IntArray, models: FloatArray) -> FloatArray:
+        """One client after the other."""
+        calls = zip(clients, models, strict=True)
+        return np.concatenate([self.client_predictions(int(k), w) for k, w in calls])
+
+
+def check_records(clients: Sequence[ClientData]) -> list[ClientData]:
+    """Records with the four arrays, at least one.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+    """
+    records = list(clients)
+    if not records:
+        _checks.refuse(
+            "clients is empty; give at least one.", argument="clients", got=0, wanted="at least one client"
+        )
+    for k, record in enumerate(records):
+        if not all(hasattr(record, name) for name in ("x_train", "y_train", "x_test", "y_test")):
+            _checks.refuse_type(
+                f"clients[{k}] is a {type(record).__name__}; give records with x_train, y_train, x_test and "
+                "y_test, for instance fusionopt.datasets.ClientData.",
+                argument="clients",
+                got=type(record).__name__,
+                wanted="records with x_train, y_train, x_test, y_test",
+            )
+    return records
+
+
+def judge_classes(
+    chances: FloatArray, y_test: IntArray, test_sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Accuracy and mean of minus the log-likelihood, client by client, from probabilities of all test rows.
+
+    Rows whose probabilities are not numbers are wrong.
+    """
+    starts = (np.cumsum(test_sizes) - test_sizes).astype(np.int64)
+    right = (chances.argmax(axis=1) == y_test) & np.isfinite(chances).all(axis=1)
+    hits = np.add.reduceat(right.astype(np.float64), starts)
+    # A probability that underflows to zero counts as the smallest positive number.
+    own = np.maximum(chances[np.arange(len(y_test)), y_test], np.finfo(np.float64).tiny)
+    return hits / test_sizes, np.add.reduceat(-np.log(own), starts) / test_sizes

@@ -1,122 +1,24 @@
-"""The round loop that all systems share, and the history it leaves."""
+"""The round loop that all systems share."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from fusionopt import _checks
+from fusionopt import _archive, _checks
 from fusionopt.datasets import ClientData
-from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import State, System
-from fusionopt.plotting import dress, new_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-class Round(NamedTuple):
-    """What is measured after a round.
-
-    round : 1, 2, ...; accuracy : mean over clients of the accuracy on their own test rows; weighted_accuracy :
-    the same weighted by their numbers of test rows; loss : mean over clients of minus the log-likelihood of a test
-    row; n_clusters; n_active; bytes_down, bytes_up : of this round; seconds : since the start.
-    """
-
-    round: int
-    accuracy: float
-    weighted_accuracy: float
-    loss: float
-    n_clusters: int
-    n_active: int
-    bytes_down: int
-    bytes_up: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class History:
-    """What a simulation was and where it ended.
-
-    Attributes
-    ----------
-    system : System
-    rounds : list of Round
-    client_accuracy : float64 (n_clients,)
-        After the last round, on each client's test rows.
-    labels : int64 (n_clients,)
-        Clusters after the last round, numbered by first occurrence.
-    state : State
-        The system's state: `models`, and what else it keeps.
-    """
-
-    system: System
-    rounds: list[Round]
-    client_accuracy: FloatArray
-    labels: IntArray
-    state: State
-
-    @property
-    def final_accuracy(self) -> float:
-        """Mean over clients of the accuracy on their own test rows, after the last round."""
-        return self.rounds[-1].accuracy
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters after the last round."""
-        return self.rounds[-1].n_clusters
-
-    @property
-    def bytes_up(self) -> int:
-        """Bytes from the clients to the server, all rounds: 8 for each number, no headers."""
-        return sum(record.bytes_up for record in self.rounds)
-
-    @property
-    def bytes_down(self) -> int:
-        """Bytes from the server to the clients, all rounds; models sent only to be evaluated do not count."""
-        return sum(record.bytes_down for record in self.rounds)
-
-    def to_frame(self) -> Any:
-        """One row a round: a pandas DataFrame where pandas is installed, else a dict of arrays."""
-        columns = {
-            name: np.array([getattr(record, name) for record in self.rounds]) for name in Round._fields
-        }
-        try:
-            import pandas
-        except ImportError:
-            return columns
-        return pandas.DataFrame(columns)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Accuracy against rounds.
-
-        Parameters
-        ----------
-        ax : matplotlib axes or None
-            None makes a new figure.
-
-        Raises
-        ------
-        MissingDependencyError
-            matplotlib is not installed.
-        """
-        ax = new_axes(ax)
-        ax.plot(
-            [record.round for record in self.rounds],
-            [record.accuracy for record in self.rounds],
-            label=type(self.system).__name__,
-        )
-        dress(ax, "Accuracy on the clients' own test rows", "round", "mean accuracy")
-        ax.legend()
-        return ax
+from fusionopt.federated._fleet import Fleet, FloatArray, IntArray, Model
+from fusionopt.federated._history import History, Round, known_name, pack, unpack
+from fusionopt.federated._system import System, Traffic
+from fusionopt.federated.models import SoftmaxModel
 
 
 def simulate(
@@ -126,23 +28,49 @@ def simulate(
     participation: float = 1.0,
     random_state: int | None = None,
     callback: Callable[[Round], object] | None = None,
+    *,
+    model: Model | None = None,
+    labels: ArrayLike | None = None,
+    dropout: float = 0.0,
+    least_work: float = 1.0,
+    evaluate_every: int = 1,
+    n_threads: int = 1,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 10,
 ) -> History:
-    """Run a federated system on clients that classify with softmax models.
+    """Run a federated system.
 
     Parameters
     ----------
     system : System
         For instance ``Ifca(n_clusters=4)``.
     clients : sequence of ClientData
-        Records with x_train (n, p), y_train (n,), x_test, y_test; y are class labels. An intercept is added.
+        Records with x_train (n, p), y_train (n,), x_test, y_test. Copied.
     rounds : int >= 1
     participation : float, 0 < participation <= 1
-        Share of the clients in a round: round(participation n_clients) of them, at least one, drawn without
+        Share of the clients chosen in a round: round(participation n_clients) of them, at least one, drawn without
         replacement (FedSoft draws for each centre).
     random_state : int >= 0, or None
         Seed of everything random in the run; None draws a new one.
     callback : function of one argument, or None
         Called with the `Round` just done; True stops the run.
+    model : Model, or None
+        What is trained; None is `SoftmaxModel()`.
+    labels : sequence (n_clients,), or None
+        The true cluster of each client, for `Round.ari` only.
+    dropout : float, 0 <= dropout < 1
+        Chance with which a chosen client does not answer: it has received, and its work is lost.
+    least_work : float, 0 < least_work <= 1
+        Each client manages, in each round, a share of its local steps uniform on [least_work, 1], rounded, at least
+        one step.
+    evaluate_every : int >= 1
+        Rounds between measurements on the test rows; the last round is always measured.
+    n_threads : int >= 1
+        Same bits for any number.
+    checkpoint : path, or None
+        A file (as of `History.save`) written every `checkpoint_every` rounds and at the end. Where it exists the run
+        goes on from it, to the same bits as if it had not been interrupted; `rounds` may be larger than it was.
+    checkpoint_every : int >= 1
 
     Returns
     -------
@@ -151,16 +79,16 @@ def simulate(
     Raises
     ------
     InvalidArgumentError, InvalidTypeError
-        A wrong argument, or clients whose arrays do not fit together.
+        A wrong argument, clients whose arrays do not fit together, or a checkpoint of another run.
 
     Examples
     --------
     >>> from fusionopt.datasets import make_ellipses
     >>> from fusionopt.federated import Oracle
     >>> clients, labels = make_ellipses(n_users=2, n_samples=40, random_state=0)
-    >>> history = simulate(Oracle(labels=labels), clients, rounds=3, random_state=0)
-    >>> history.n_clusters, history.bytes_up == 3 * 6 * 6 * 8
-    (3, True)
+    >>> history = simulate(Oracle(labels=labels), clients, rounds=3, random_state=0, labels=labels)
+    >>> history.n_clusters, history.rounds[-1].ari, history.bytes_up == 3 * 6 * 6 * 8
+    (3, 1.0, True)
     """
     _checks.check_instance("system", system, System, "for instance fusionopt.federated.FedAvg()")
     total = _checks.as_count("rounds", rounds)
@@ -168,44 +96,174 @@ def simulate(
     if random_state is not None:
         random_state = _checks.as_count("random_state", random_state, minimum=0)
     _checks.check_callback(callback)
-    fleet = Fleet(clients)
-    rng = np.random.default_rng(random_state)
-    begin = time.perf_counter()
-    count = max(1, round(share * fleet.n_clients))
-    state = system.start(fleet, rng)
-    records: list[Round] = []
-    accuracy: FloatArray = np.empty(0)
-    for number in range(1, total + 1):
-        active = system.sample(state, fleet, count, rng)
-        traffic = system.round(state, fleet, active, rng)
-        accuracy, losses = _evaluate(system, state, fleet)
-        records.append(
+    model = SoftmaxModel() if model is None else model
+    _checks.check_instance("model", model, Model, "for instance fusionopt.federated.SoftmaxModel()")
+    lost = _checks.as_nonnegative_scalar("dropout", dropout)
+    if lost >= 1:
+        _checks.refuse(
+            f"dropout={dropout} leaves no client; give 0 <= dropout < 1.",
+            argument="dropout",
+            got=dropout,
+            wanted="0 <= dropout < 1",
+        )
+    least = _checks.as_share("least_work", least_work)
+    every = _checks.as_count("evaluate_every", evaluate_every)
+    save_every = _checks.as_count("checkpoint_every", checkpoint_every)
+    fleet = model.fleet(clients, _checks.as_count("n_threads", n_threads))
+    truth = None if labels is None else _checks.as_labels("labels", labels, fleet.n_clients)
+    request: dict[str, Any] = {
+        "participation": share,
+        "random_state": random_state,
+        "dropout": lost,
+        "least_work": least,
+        "evaluate_every": every,
+    }
+    run = _Run(system, fleet, request, truth, random_state)
+    file = None if checkpoint is None else Path(checkpoint)
+    if file is not None:
+        known_name(system)
+        request["clients"] = _fingerprint(fleet)
+        if file.exists():
+            run.restore(_archive.read(file, "History"), file)
+    while len(run.rounds) < total:
+        last = len(run.rounds) == total - 1
+        record = run.round(measure=last or (len(run.rounds) + 1) % every == 0)
+        stop = callback is not None and _checks.as_stop(callback(record))
+        if file is not None and (stop or last or record.round % save_every == 0):
+            _archive.write(file, "History", run.arrays())
+        if stop:
+            break
+    return run.history()
+
+
+class _Run:
+    """A run between two rounds."""
+
+    def __init__(
+        self,
+        system: System,
+        fleet: Fleet,
+        request: dict[str, Any],
+        truth: Any,
+        seed: int | None,
+    ) -> None:
+        self.system, self.fleet, self.request, self.truth = system, fleet, request, truth
+        self.rng = np.random.default_rng(seed)
+        self.count = max(1, round(request["participation"] * fleet.n_clients))
+        self.begin = time.perf_counter()
+        self.state = system.start(fleet, self.rng)
+        self.rounds: list[Round] = []
+        self.accuracies: list[FloatArray] = []
+        self.losses: list[FloatArray] = []
+        self.labels: list[IntArray] = []
+
+    def round(self, measure: bool) -> Round:
+        """Choose, lose, work, account, measure."""
+        fleet, rng, state = self.fleet, self.rng, self.state
+        number = len(self.rounds) + 1
+        system = self.system
+        if system.decay < 1:
+            system = replace(system, rate=system.rate * system.decay ** (number - 1))
+        chosen = system.sample(state, fleet, self.count, rng)
+        active = chosen
+        if self.request["dropout"] > 0:
+            active = chosen[rng.random(len(chosen)) >= self.request["dropout"]]
+        if self.request["least_work"] < 1:
+            fleet.effort = rng.uniform(self.request["least_work"], 1.0, fleet.n_clients)
+        traffic = Traffic(fleet.dim, 0)
+        if len(active):
+            system.round(state, fleet, active, rng)
+            traffic = system.traffic(state, fleet)
+        nothing = np.full(fleet.n_clients, np.nan)
+        accuracy, losses = fleet.measure(system.predict(state, fleet)) if measure else (nothing, nothing)
+        labels = _by_first(state.labels)
+        self.accuracies.append(accuracy)
+        self.losses.append(losses)
+        self.labels.append(labels)
+        self.rounds.append(
             Round(
                 round=number,
                 accuracy=float(accuracy.mean()),
-                weighted_accuracy=float(np.average(accuracy, weights=[len(y) for y in fleet.y_test])),
+                weighted_accuracy=float(np.average(accuracy, weights=fleet.test_sizes)),
                 loss=float(losses.mean()),
-                n_clusters=len(np.unique(state.labels)),
+                weighted_loss=float(np.average(losses, weights=fleet.test_sizes)),
+                n_clusters=int(labels.max()) + 1,
+                ari=_agreement(self.truth, labels),
                 n_active=len(active),
-                bytes_down=8 * traffic.down,
-                bytes_up=8 * traffic.up,
-                seconds=time.perf_counter() - begin,
+                bytes_down=8 * (traffic.down * len(chosen) + traffic.down_all),
+                bytes_up=8 * (traffic.up * len(active) + traffic.up_all),
+                seconds=time.perf_counter() - self.begin,
             )
         )
-        if callback is not None and _checks.as_stop(callback(records[-1])):
-            break
-    return History(system, records, accuracy, _by_first(state.labels), state)
+        return self.rounds[-1]
+
+    def history(self) -> History:
+        """What was done so far."""
+        return History(
+            system=self.system,
+            rounds=list(self.rounds),
+            client_accuracies=np.stack(self.accuracies),
+            client_losses=np.stack(self.losses),
+            client_labels=np.stack(self.labels),
+            state=self.state,
+            model=self.fleet.model,
+            sizes=self.fleet.sizes,
+            request=self.request,
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """`History.save` with the generator's state."""
+        self.request["rng"] = self.rng.bit_generator.state
+        arrays = pack(self.history())
+        del self.request["rng"]
+        return arrays
+
+    def restore(self, arrays: dict[str, Any], file: Path) -> None:
+        """Go on from `arrays`."""
+        old = unpack(arrays, self.fleet.model)
+        theirs = dict(old.request)
+        rng = theirs.pop("rng", None)
+        if theirs != self.request or pack(old)["head"].tobytes() != _head(self, old) or rng is None:
+            _checks.refuse(
+                f"{str(file)!r} is of another run (other clients, system, model or arguments); give another file, or "
+                "remove it.",
+                argument="checkpoint",
+                got=str(file),
+                wanted="a file of the same run",
+            )
+        self.rng.bit_generator.state = rng
+        self.state = old.state
+        self.rounds = old.rounds
+        self.accuracies, self.losses = list(old.client_accuracies), list(old.client_losses)
+        self.labels = list(old.client_labels)
+        self.begin = time.perf_counter() - old.rounds[-1].seconds
 
 
-def _evaluate(system: System, state: State, fleet: Fleet) -> tuple[FloatArray, FloatArray]:
-    """Accuracy and mean loss of each client on its test rows."""
-    accuracy, losses = np.empty(fleet.n_clients), np.empty(fleet.n_clients)
-    for k, (x, y) in enumerate(zip(fleet.x_test, fleet.y_test, strict=True)):
-        chances = system.probabilities(state, fleet, k, x)
-        accuracy[k] = np.mean(chances.argmax(axis=1) == y)
-        # A probability that underflows to zero counts as the smallest positive number.
-        losses[k] = -np.log(np.maximum(chances[np.arange(len(y)), y], np.finfo(np.float64).tiny)).mean()
-    return accuracy, losses
+def _head(run: _Run, old: History) -> bytes:
+    """What the head of `old` would be with this run's system and model."""
+    return bytes(pack(replace(old, system=run.system, model=run.fleet.model))["head"].tobytes())
+
+
+def _fingerprint(fleet: Fleet) -> str:
+    """Of the clients' data, by what one model says of them."""
+    everyone = np.arange(fleet.n_clients)
+    models = np.repeat(fleet.first_models(np.random.default_rng(0), 1), fleet.n_clients, axis=0)
+    digest = hashlib.sha256()
+    for array in (
+        fleet.sizes,
+        fleet.sample_losses(everyone, models),
+        *fleet.measure(fleet.predict(everyone, models)),
+    ):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _agreement(truth: Any, labels: IntArray) -> float:
+    if truth is None:
+        return float("nan")
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(truth, labels))
 
 
 def _by_first(labels: IntArray) -> IntArray:

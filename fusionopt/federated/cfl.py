@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import FloatArray, IntArray, State, System, Traffic
+from fusionopt.federated._system import FloatArray, IntArray, State, System
 from fusionopt.recovery import bipartition
 
 
@@ -59,6 +59,8 @@ class Cfl(System):
     2
     """
 
+    state_type = CflState
+
     eps_1: float | None = None
     eps_2: float | None = None
     min_size: int = 2
@@ -81,12 +83,11 @@ class Cfl(System):
             scale=0.0,
         )
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """FedAvg in each cluster, then the splits."""
         assert isinstance(state, CflState)
-        for k in active:
-            trained = fleet.descend(k, state.models[k], self.steps, self.rate)
-            state.updates[k] = trained - state.models[k]
+        before = state.models[active]
+        state.updates[active] = fleet.descend(active, before, self.work, rng) - before
         state.known[active] = True
         norms = np.linalg.norm(state.updates, axis=1)
         state.scale = max(state.scale, float(norms[active].max()))
@@ -97,7 +98,6 @@ class Cfl(System):
                 state.models[members] += fleet.mean(state.updates[present], present, "samples")
             if self._ripe(state, fleet, members, norms):
                 split(state, members)
-        return Traffic(len(active) * fleet.dim, len(active) * fleet.dim)
 
     def _ripe(self, state: CflState, fleet: Fleet, members: IntArray, norms: FloatArray) -> bool:
         if len(members) < self.min_size or not state.known[members].all():

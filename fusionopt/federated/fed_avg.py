@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import IntArray, State, System, Traffic, check_weighting
+from fusionopt.federated._system import IntArray, State, System, check_weighting
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ class FedAvg(System):
             np.zeros(fleet.n_clients, dtype=np.int64),
         )
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Broadcast, local steps, mean."""
-        trained = np.stack([fleet.descend(k, state.models[k], self.steps, self.rate) for k in active])
+        trained = fleet.descend(active, state.models[active], self.work, rng)
         state.models[:] = fleet.mean(trained, active, self.weighting)
-        return Traffic(len(active) * fleet.dim, len(active) * fleet.dim)

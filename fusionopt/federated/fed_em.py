@@ -50,6 +50,8 @@ class FedEm(System):
     4
     """
 
+    state_type = FedEmState
+
     n_components: int = 4
 
     def __post_init__(self) -> None:
@@ -67,26 +69,31 @@ class FedEm(System):
             np.full(shape, 1 / shape[1]),
         )
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """E step, M step, mean."""
         assert isinstance(state, FedEmState)
-        trained = np.empty((len(active), *state.centres.shape))
-        for place, k in enumerate(active):
-            losses = np.stack([fleet.sample_losses(k, w) for w in state.centres], axis=1)
-            with np.errstate(divide="ignore"):  # a share of zero stays zero
-                q = softmax(np.log(state.pi[k]) - losses, axis=1)
-            state.pi[k] = q.mean(axis=0)
-            for j, w in enumerate(state.centres):
-                trained[place, j] = fleet.descend(k, w, self.steps, self.rate, weights=q[:, j])
-        state.centres = fleet.mean(trained, active, "samples")
+        shape = (len(active), fleet.dim)
+        copies = [np.broadcast_to(w, shape) for w in state.centres]
+        losses = np.stack([fleet.sample_losses(active, w) for w in copies], axis=1)
+        counts = fleet.sizes[active].astype(np.int64)
+        with np.errstate(divide="ignore"):  # a share of zero stays zero
+            q = softmax(np.repeat(np.log(state.pi[active]), counts, axis=0) - losses, axis=1)
+        state.pi[active] = fleet.means(active, q)
+        for j, w in enumerate(copies):
+            trained = fleet.descend(active, w, self.work, rng, weights=np.ascontiguousarray(q[:, j]))
+            state.centres[j] = fleet.mean(trained, active, "samples")
         state.labels = state.pi.argmax(axis=1)
         state.models = state.centres[state.labels]
-        traffic = len(active) * self.n_components * fleet.dim
-        return Traffic(traffic, traffic)
 
-    def probabilities(self, state: State, fleet: Fleet, k: int, x: FloatArray) -> FloatArray:
-        """The mixture's probabilities."""
+    def traffic(self, state: State, fleet: Fleet) -> Traffic:
+        """All components each way."""
+        return Traffic(self.n_components * fleet.dim, self.n_components * fleet.dim)
+
+    def predict(self, state: State, fleet: Fleet) -> FloatArray:
+        """The mixture's probabilities (or numbers)."""
         assert isinstance(state, FedEmState)
-        parts = np.stack([fleet.probabilities(x, w) for w in state.centres])
-        result: FloatArray = np.tensordot(state.pi[k], parts, axes=1)
+        everyone, shape = np.arange(fleet.n_clients), (fleet.n_clients, fleet.dim)
+        shares = np.repeat(state.pi, fleet.test_sizes.astype(np.int64), axis=0)
+        parts = [fleet.predict(everyone, np.broadcast_to(w, shape)) for w in state.centres]
+        result: FloatArray = np.add.reduce([shares[:, j, None] * part for j, part in enumerate(parts)])
         return result

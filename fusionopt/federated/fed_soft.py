@@ -64,6 +64,8 @@ class FedSoft(System):
     0.1
     """
 
+    state_type = FedSoftState
+
     n_clusters: int = 4
     lam: float = 0.1
     interval: int = 2
@@ -106,39 +108,50 @@ class FedSoft(System):
         result: FloatArray = v / v.sum(axis=1, keepdims=True)
         return result
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Proximal local work, means of the drawn, and importance when it is due."""
         assert isinstance(state, FedSoftState)
         aims, total = anchors(state.u, state.centres), state.u.sum(axis=1)
-        for k in active:
-            begin = state.models[k] if state.touched[k] else aims[k]
-            state.models[k] = fleet.descend(
-                k, begin, self.steps, self.rate, ridge=self.ridge, pull=self.lam * total[k], towards=aims[k]
-            )
+        begin = np.where(state.touched[active, None] > 0, state.models[active], aims[active])
+        state.models[active] = fleet.descend(
+            active,
+            begin,
+            self.work,
+            rng,
+            ridge=self.ridge,
+            pull=self.lam * total[active],
+            towards=aims[active],
+        )
         state.touched[active] = 1
         if state.draws:
-            state.centres = np.stack([state.models[drawn].mean(axis=0) for drawn in state.draws])
+            for s, drawn in enumerate(state.draws):
+                answered = drawn[np.isin(drawn, active)]
+                if len(answered):
+                    state.centres[s] = state.models[answered].mean(axis=0)
         else:
-            state.centres = self.chances(state, fleet) @ state.models
+            v = self.chances(state, fleet)[:, active]
+            state.centres = v / v.sum(axis=1, keepdims=True) @ state.models[active]
         state.age += 1
-        down = up = len(active) * fleet.dim  # down: each client's weighted centre
         if state.age % self.interval == 0:
             state.u = importance(fleet, state.centres, self.sigma)
             state.labels = state.u.argmax(axis=1)
-            down += fleet.n_clients * state.centres.size
-            up += state.u.size
         fresh = state.touched == 0
         state.models[fresh] = anchors(state.u, state.centres)[fresh]
-        return Traffic(down, up)
+
+    def traffic(self, state: State, fleet: Fleet) -> Traffic:
+        """Each client's weighted centre down, its model up; when importance is due, all centres to all clients."""
+        assert isinstance(state, FedSoftState)
+        if state.age % self.interval:
+            return Traffic(fleet.dim, fleet.dim)
+        return Traffic(fleet.dim, fleet.dim, fleet.n_clients * state.centres.size, state.u.size)
 
 
 def importance(fleet: Fleet, centres: FloatArray, sigma: float) -> FloatArray:
     """u, (n_clients, n_clusters)."""
-    u = np.empty((fleet.n_clients, len(centres)))
-    for k in range(fleet.n_clients):
-        best = np.stack([fleet.sample_losses(k, w) for w in centres]).argmin(axis=0)
-        u[k] = np.bincount(best, minlength=len(centres)) / len(best)
-    return np.maximum(u, sigma)
+    everyone, shape = np.arange(fleet.n_clients), (fleet.n_clients, fleet.dim)
+    losses = np.stack([fleet.sample_losses(everyone, np.broadcast_to(w, shape)) for w in centres])
+    chosen = losses.argmin(axis=0)[:, None] == np.arange(len(centres))
+    return np.maximum(fleet.means(everyone, chosen.astype(np.float64)), sigma)
 
 
 def anchors(u: FloatArray, centres: FloatArray) -> FloatArray:

@@ -53,6 +53,8 @@ class Ifca(System):
     4
     """
 
+    state_type = IfcaState
+
     n_clusters: int = 4
     averaging: str = "models"
     weighting: str = "samples"
@@ -66,26 +68,34 @@ class Ifca(System):
     def start(self, fleet: Fleet, rng: np.random.Generator) -> IfcaState:
         """Random models, and the cluster of every client under them."""
         centres = fleet.first_models(rng, self.n_clusters)
-        labels = _losses(fleet, np.arange(fleet.n_clients), centres).argmin(axis=1)
+        labels = best_models(fleet, centres)
         return IfcaState(centres[labels], labels, centres)
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Choose, train, average; then every client's choice under the new models."""
         assert isinstance(state, IfcaState)
-        choice = _losses(fleet, active, state.centres).argmin(axis=1)
-        weight = fleet.sizes[active] if self.weighting == "samples" else np.ones(len(active))
-        for j in np.unique(choice):
-            members = active[choice == j]
-            if self.averaging == "models":
-                trained = [fleet.descend(k, state.centres[j], self.steps, self.rate) for k in members]
-                state.centres[j] = fleet.mean(np.stack(trained), members, self.weighting)
-            else:
-                slopes = np.stack([fleet.gradient(k, state.centres[j]) for k in members])
-                state.centres[j] -= self.rate * (weight[choice == j] / weight.sum()) @ slopes
-        state.labels = _losses(fleet, np.arange(fleet.n_clients), state.centres).argmin(axis=1)
+        choice = state.labels[active]  # theirs under the present models
+        before = state.centres[choice]
+        if self.averaging == "models":
+            trained = fleet.descend(active, before, self.work, rng)
+            for j in np.unique(choice):
+                state.centres[j] = fleet.mean(trained[choice == j], active[choice == j], self.weighting)
+        else:
+            weight = fleet.sizes[active] if self.weighting == "samples" else np.ones(len(active))
+            rows = fleet.draw(active, self.batch, rng)
+            slopes = fleet.gradients(active, before, rows=rows) * (weight / weight.sum())[:, None]
+            np.subtract.at(state.centres, choice, self.rate * slopes)
+        state.labels = best_models(fleet, state.centres)
         state.models = state.centres[state.labels]
-        return Traffic(len(active) * self.n_clusters * fleet.dim, len(active) * (fleet.dim + 1))
+
+    def traffic(self, state: State, fleet: Fleet) -> Traffic:
+        """All models down; a model (or gradient) and the choice up."""
+        return Traffic(self.n_clusters * fleet.dim, fleet.dim + 1)
 
 
-def _losses(fleet: Fleet, clients: IntArray, centres: FloatArray) -> FloatArray:
-    return np.array([[fleet.loss(int(k), w) for w in centres] for k in clients])
+def best_models(fleet: Fleet, centres: FloatArray) -> IntArray:
+    """For each client the centre with the smallest training loss; ties: the first."""
+    everyone, shape = np.arange(fleet.n_clients), (fleet.n_clients, fleet.dim)
+    losses = [fleet.losses(everyone, np.broadcast_to(w, shape)) for w in centres]
+    result: IntArray = np.stack(losses, axis=1).argmin(axis=1)
+    return result

@@ -35,8 +35,10 @@ class Local(System):
             np.arange(fleet.n_clients, dtype=np.int64),
         )
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Local steps."""
-        for k in active:
-            state.models[k] = fleet.descend(k, state.models[k], self.steps, self.rate)
+        state.models[active] = fleet.descend(active, state.models[active], self.work, rng)
+
+    def traffic(self, state: State, fleet: Fleet) -> Traffic:
+        """Nothing."""
         return Traffic(0, 0)

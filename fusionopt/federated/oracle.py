@@ -9,7 +9,7 @@ import numpy as np
 
 from fusionopt import _checks
 from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import IntArray, State, System, Traffic
+from fusionopt.federated._system import IntArray, State, System
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,9 @@ class Oracle(System):
         labels = np.unique(names, return_inverse=True)[1].astype(np.int64)
         return State(np.repeat(fleet.first_models(rng, 1), fleet.n_clients, axis=0), labels)
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """FedAvg's round in each cluster that has an active client."""
+        trained = fleet.descend(active, state.models[active], self.work, rng)
         for cluster in np.unique(state.labels[active]):
-            members = active[state.labels[active] == cluster]
-            trained = np.stack([fleet.descend(k, state.models[k], self.steps, self.rate) for k in members])
-            state.models[state.labels == cluster] = fleet.mean(trained, members, "samples")
-        return Traffic(len(active) * fleet.dim, len(active) * fleet.dim)
+            mine = state.labels[active] == cluster
+            state.models[state.labels == cluster] = fleet.mean(trained[mine], active[mine], "samples")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusionopt import _checks
-from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import FloatArray, IntArray, State, System, Traffic
+from fusionopt.federated._fleet import Fleet, Rows
+from fusionopt.federated._system import FloatArray, IntArray, State, System
 
 
 @dataclass
@@ -27,15 +27,13 @@ class PerFedAvg(System):
 
     Parameters
     ----------
-    steps, rate
-        As in `System`; rate is the paper's beta.
+    steps, rate, batch, epochs, decay
+        As in `System`; rate is the paper's beta, and batch the rows of D_1, D_2 and D_3, drawn afresh for each step.
     alpha : float > 0
         Length of the personal step.
     variant : {"hessian_free", "first_order", "fine_tune"}
         H g by central differences of gradients along g, H dropped, or plain gradient steps at w (FedAvg with
         fine-tuning, which published benchmarks call Per-FedAvg).
-    batch : int >= 1, or None
-        Rows of D_1, D_2 and D_3, drawn afresh for each step; None is all rows for each.
 
     References
     ----------
@@ -47,16 +45,15 @@ class PerFedAvg(System):
     'hessian_free'
     """
 
+    state_type = PerFedAvgState
+
     alpha: float = 0.1
     variant: str = "hessian_free"
-    batch: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _checks.as_positive_scalar("alpha", self.alpha)
         _checks.check_choice("variant", self.variant, ("hessian_free", "first_order", "fine_tune"))
-        if self.batch is not None:
-            _checks.as_count("batch", self.batch)
 
     def start(self, fleet: Fleet, rng: np.random.Generator) -> PerFedAvgState:
         """One random model."""
@@ -67,54 +64,48 @@ class PerFedAvg(System):
         self._personalise(state, fleet)
         return state
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Meta steps, plain mean, personal steps."""
         assert isinstance(state, PerFedAvgState)
-        trained = np.empty((len(active), fleet.dim))
-        for place, k in enumerate(active):
-            w = state.shared
-            for _ in range(self.steps):
-                w = w - self.rate * self.meta_gradient(fleet, k, w, rng)
-            trained[place] = w
-        state.shared = trained.mean(axis=0)
-        self._personalise(state, fleet)
-        return Traffic(len(active) * fleet.dim, len(active) * fleet.dim)
-
-    def meta_gradient(self, fleet: Fleet, k: int, w: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """(I - alpha H(w)) f_k'(w - alpha f_k'(w)) for "hessian_free", its parts for the others."""
+        w = np.repeat(state.shared[None], len(active), axis=0)
         if self.variant == "fine_tune":
-            return fleet.gradient(k, w, rows=self._rows(fleet, k, rng))
-        ahead = w - self.alpha * fleet.gradient(k, w, rows=self._rows(fleet, k, rng))
-        g = fleet.gradient(k, ahead, rows=self._rows(fleet, k, rng))
-        length = float(np.linalg.norm(g))
-        if self.variant == "first_order" or length == 0:
-            return g
-        return g - self.alpha * hessian_product(fleet, k, w, g, self._rows(fleet, k, rng))
+            w = fleet.descend(active, w, self.work, rng)
+        else:
+            steps = fleet.steps(active, self.work)
+            for step in range(int(steps.max())):
+                busy = np.flatnonzero(steps > step)
+                w[busy] -= self.rate * self.meta_gradients(fleet, active[busy], w[busy], rng)
+        state.shared = w.mean(axis=0)
+        self._personalise(state, fleet)
 
-    def _rows(self, fleet: Fleet, k: int, rng: np.random.Generator) -> IntArray | None:
-        n = len(fleet.y[k])
-        if self.batch is None or self.batch >= n:
-            return None
-        return rng.choice(n, self.batch, replace=False).astype(np.int64)
+    def meta_gradients(
+        self, fleet: Fleet, clients: IntArray, w: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """(I - alpha H(w)) f_k'(w - alpha f_k'(w)) for "hessian_free", without H for "first_order"; a row a client."""
+
+        def rows() -> Rows:
+            return fleet.draw(clients, self.batch, rng)
+
+        g = fleet.gradients(clients, w - self.alpha * fleet.gradients(clients, w, rows=rows()), rows=rows())
+        if self.variant == "first_order":
+            return g
+        return g - self.alpha * hessian_products(fleet, clients, w, g, rows())
 
     def _personalise(self, state: PerFedAvgState, fleet: Fleet) -> None:
-        for k in range(fleet.n_clients):
-            state.models[k] = state.shared - self.alpha * fleet.gradient(k, state.shared)
+        w = np.repeat(state.shared[None], fleet.n_clients, axis=0)
+        state.models = w - self.alpha * fleet.gradients(np.arange(fleet.n_clients), w)
 
 
-def hessian_product(
-    fleet: Fleet, k: int, w: FloatArray, g: FloatArray, rows: IntArray | None = None
+def hessian_products(
+    fleet: Fleet, clients: IntArray, w: FloatArray, g: FloatArray, rows: Rows = None
 ) -> FloatArray:
-    """H(w) g by [f'(w + t g) - f'(w - t g)] / (2 t).
+    """H_k(w_k) g_k by [f'(w + t g) - f'(w - t g)] / (2 t), a row a client.
 
-    t g changes no margin z'W_c by more than 1e-4 or so: of the order at which rounding, eps / t, and the cubic
+    t g changes no score by more than 1e-4 or so: of the order at which rounding, eps / t, and the cubic
     term, t^2, are both small, whatever the lengths of g and of the rows.
     """
-    x = fleet.x[k] if rows is None else fleet.x[k][rows]
-    change = float(np.abs(x @ g.reshape(x.shape[1], -1)).max())
-    if change == 0:
-        return np.zeros_like(g)
-    t = 1e-4 / change
-    forward, back = fleet.gradient(k, w + t * g, rows=rows), fleet.gradient(k, w - t * g, rows=rows)
-    result: FloatArray = (forward - back) / (2 * t)
+    change = fleet.largest_change(clients, w, g)
+    t = np.divide(1e-4, change, out=np.zeros_like(change), where=change > 0)[:, None]
+    forward, back = (fleet.gradients(clients, w + sign * t * g, rows=rows) for sign in (1, -1))
+    result: FloatArray = np.divide(forward - back, 2 * t, out=np.zeros_like(g), where=t > 0)
     return result

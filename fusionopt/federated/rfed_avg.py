@@ -58,6 +58,8 @@ class RFedAvg(System):
     'rfedavg'
     """
 
+    state_type = RFedAvgState
+
     weights: str = "rfedavg"
     angle: float = 0.1
     least_loss: float = 0.0
@@ -70,24 +72,34 @@ class RFedAvg(System):
 
     def start(self, fleet: Fleet, rng: np.random.Generator) -> RFedAvgState:
         """One random model."""
+        if not fleet.n_classes and self.weights != "uniform":
+            _checks.refuse(
+                f"{type(self).__name__} weighs clusters by their classes, and y are numbers; give weights='uniform'.",
+                argument="weights",
+                got=self.weights,
+                wanted="'uniform'",
+            )
         models = np.repeat(fleet.first_models(rng, 1), fleet.n_clients, axis=0)
         return RFedAvgState(models, np.zeros(fleet.n_clients, dtype=np.int64), float("nan"), [])
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Updates, clusters, weighted mean of cluster means."""
         assert isinstance(state, RFedAvgState)
         w = state.models[0].copy()
-        loss = float(np.average([fleet.loss(k, w) for k in active], weights=fleet.sizes[active]))
+        copies = np.broadcast_to(w, (len(active), fleet.dim))
+        loss = float(np.average(fleet.losses(active, copies), weights=fleet.sizes[active]))
         if np.isnan(state.first_loss):
             state.first_loss = loss
-        updates = np.stack([fleet.descend(k, w, self.steps, self.rate) for k in active]) - w
+        updates = fleet.descend(active, copies, self.work, rng) - w
         parts = self.cluster(updates, state.first_loss, loss, rng)
         state.groups = [active[part] for part in parts]
         p = self._shares(fleet.class_counts[active], parts)
         means = np.stack([fleet.mean(updates[part], active[part], "samples") for part in parts])
         state.models[:] = w + p @ means
-        # Beside its update a client reports its loss and its numbers of samples by class.
-        return Traffic(len(active) * fleet.dim, len(active) * (fleet.dim + 1 + fleet.n_classes))
+
+    def traffic(self, state: State, fleet: Fleet) -> Traffic:
+        """Beside its update a client reports its loss and its numbers of samples by class."""
+        return Traffic(fleet.dim, fleet.dim + 1 + fleet.n_classes)
 
     def cluster(
         self, updates: FloatArray, first_loss: float, loss: float, rng: np.random.Generator

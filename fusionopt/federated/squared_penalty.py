@@ -8,7 +8,7 @@ import numpy as np
 
 from fusionopt import _checks
 from fusionopt.federated._fleet import Fleet
-from fusionopt.federated._system import IntArray, State, System, Traffic
+from fusionopt.federated._system import IntArray, State, System
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,10 @@ class SquaredPenalty(System):
             np.arange(fleet.n_clients, dtype=np.int64),
         )
 
-    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> Traffic:
+    def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Steps towards the mean of all models."""
         mean, pull = state.models.mean(axis=0), 2 * self.lam * fleet.n_clients
-        for k in active:
-            state.models[k] = fleet.descend(
-                k, state.models[k], self.steps, self.rate, pull=pull, towards=mean
-            )
-        return Traffic(len(active) * fleet.dim, len(active) * fleet.dim)
+        towards = np.repeat(mean[None], len(active), axis=0)
+        state.models[active] = fleet.descend(
+            active, state.models[active], self.work, rng, pull=pull, towards=towards
+        )

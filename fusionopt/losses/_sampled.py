@@ -255,13 +255,28 @@ class SampledLoss(NodeLoss):
 
     def with_sample_weight(self, weights: ArrayLike) -> Self:
         """The same loss with other weights of its samples, (N,) in the order of `designs`; the data are shared."""
-        total = len(self._weights)
+        new = self._copy()
+        new.__dict__["_weights"] = _checks.as_node_weights(
+            "weights", weights, len(self._weights), of="sample"
+        )
+        return new
+
+    def part(self, rows: IntArray, counts: ArrayLike) -> Self:
+        """The loss of some samples only: counts_i >= 1 of them for node i, node by node in `rows` (copied)."""
+        new = self._copy()
+        new.__dict__["_design"] = Design(self._design.rows[rows], np.array(counts, dtype=np.int64))
+        for name in ("_targets", "_weights", "_classes"):
+            if name in vars(self):
+                new.__dict__[name] = vars(self)[name][rows]
+                new.__dict__[name].flags.writeable = False
+        return new
+
+    def _copy(self) -> Self:
         new = copy.copy(self)
         for name in [
             name for name in vars(new) if isinstance(getattr(type(new), name, None), cached_property)
         ]:
             del new.__dict__[name]
-        new.__dict__["_weights"] = _checks.as_node_weights("weights", weights, total, of="sample")
         return new
 
     def sample_values(self, x: ArrayLike) -> FloatArray:

@@ -21,15 +21,14 @@ from fusionopt.federated import (
     Oracle,
     PerFedAvg,
     RFedAvg,
+    SoftmaxModel,
     SquaredPenalty,
     rfedavg_weights,
     simulate,
 )
-from fusionopt.federated._fleet import Fleet
 from fusionopt.federated.cfl import CflState, cosines, split
-from fusionopt.federated.per_fed_avg import hessian_product
+from fusionopt.federated.per_fed_avg import hessian_products
 from fusionopt.federated.rfed_avg import star_cover
-from fusionopt.losses import Softmax
 
 SYSTEMS = [
     Cfl,
@@ -52,7 +51,10 @@ def clients():
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_one_seed_one_history(system, clients):
-    first, again = (simulate(system(), clients, 3, participation=0.5, random_state=7) for _ in range(2))
+    first, again = (
+        simulate(system(), clients, 3, participation=0.5, random_state=7, labels=[0, 0, 1, 1, 2, 2, 3, 3])
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(first.state.models, again.state.models)
     assert [r[:-1] for r in first.rounds] == [r[:-1] for r in again.rounds]
     other = simulate(system(), clients, 3, participation=0.5, random_state=8)
@@ -94,7 +96,7 @@ def test_ifca_gradient_averaging_with_one_cluster_is_one_step_of_fed_avg(clients
 
 def test_ifca_keeps_the_model_that_nobody_takes(clients):
     system = Ifca(n_clusters=30)
-    start = system.start(Fleet(clients), np.random.default_rng(3))
+    start = system.start(SoftmaxModel().fleet(clients), np.random.default_rng(3))
     history = simulate(system, clients, 1, random_state=3)
     unused = np.setdiff1d(np.arange(30), start.labels)
     assert len(unused) >= 22
@@ -175,7 +177,7 @@ def test_cfl_finds_two_opposed_groups():
 
 
 def test_cfl_waits_until_every_member_has_sent_an_update():
-    system, fleet = Cfl(steps=5, rate=0.5, eps_1=1e9, eps_2=1e-9), Fleet(_opposed())
+    system, fleet = Cfl(steps=5, rate=0.5, eps_1=1e9, eps_2=1e-9), SoftmaxModel().fleet(_opposed())
     rng = np.random.default_rng(0)
     state = system.start(fleet, rng)
     system.round(state, fleet, np.array([0, 1]), rng)
@@ -201,13 +203,15 @@ def test_fed_em_with_one_component_is_fed_avg(clients):
 def test_fed_em_mixes_probabilities(clients):
     system = FedEm(n_components=3)
     history = simulate(system, clients, 3, random_state=3)
-    state, fleet = history.state, Fleet(clients)
+    state, fleet = history.state, SoftmaxModel().fleet(clients)
     np.testing.assert_allclose(state.pi.sum(axis=1), 1.0, rtol=1e-12)
-    x, k = fleet.x_test[2], 2
+    told = system.predict(state, fleet)
+    sizes = [len(c.x_test) for c in clients]
+    x, k = np.column_stack([clients[2].x_test, np.ones(sizes[2])]), 2
     eta = [x @ w.reshape(61, -1) for w in state.centres]
     parts = [np.exp(e) / np.exp(e).sum(axis=1, keepdims=True) for e in eta]
     np.testing.assert_allclose(
-        system.probabilities(state, fleet, k, x),
+        told[sum(sizes[:2]) : sum(sizes[:3])],
         sum(p * part for p, part in zip(state.pi[k], parts, strict=True)),
         rtol=1e-10,
     )
@@ -260,7 +264,7 @@ def test_star_cover_takes_the_largest_star_first():
 def test_fed_soft_contracts_at_full_participation(clients):
     """Two sets of centres under one round with exact local solves and u fixed."""
     system = FedSoft(n_clusters=2, lam=1.0, ridge=0.5, rate=0.3, steps=300, interval=100, sigma=1e-9)
-    fleet, rng = Fleet(clients), np.random.default_rng(0)
+    fleet, rng = SoftmaxModel().fleet(clients), np.random.default_rng(0)
     for _ in range(3):
         states = [system.start(fleet, rng) for _ in range(2)]
         states[1].u = states[0].u = rng.dirichlet([1.0, 1.0], fleet.n_clients)
@@ -273,7 +277,7 @@ def test_fed_soft_contracts_at_full_participation(clients):
 
 
 def test_fed_soft_draws_from_all_clients_by_importance(clients):
-    system, fleet, rng = FedSoft(n_clusters=2), Fleet(clients), np.random.default_rng(0)
+    system, fleet, rng = FedSoft(n_clusters=2), SoftmaxModel().fleet(clients), np.random.default_rng(0)
     state = system.start(fleet, rng)
     v = system.chances(state, fleet)
     np.testing.assert_allclose(v.sum(axis=1), 1.0, rtol=1e-12)
@@ -285,29 +289,33 @@ def test_fed_soft_draws_from_all_clients_by_importance(clients):
 
 
 def test_per_fed_avg_hessian_free_is_the_exact_hessian(clients):
-    fleet, rng = Fleet(clients), np.random.default_rng(0)
-    loss = Softmax([fleet.x[1]], [fleet.y[1]], n_classes=fleet.n_classes)
-    w = 0.3 * rng.standard_normal(fleet.dim)
-    H = loss.hessians_at(w[None])[0]
-    np.testing.assert_allclose(fleet.gradient(1, w), loss.gradient(w[None])[0], rtol=1e-9, atol=1e-13)
+    fleet, rng = SoftmaxModel().fleet(clients), np.random.default_rng(0)
+    everyone = np.arange(fleet.n_clients)
+    w = 0.3 * rng.standard_normal((fleet.n_clients, fleet.dim))
+    H = fleet.loss.hessians_at(w)
+    np.testing.assert_allclose(fleet.gradients(everyone, w), fleet.loss.gradient(w), rtol=1e-9, atol=1e-13)
     for length in (1e-6, 1.0, 1e6):
-        g = length * rng.standard_normal(fleet.dim)
-        exact = H @ g
-        assert np.abs(hessian_product(fleet, 1, w, g) - exact).max() <= 1e-7 * np.abs(exact).max()
+        g = length * rng.standard_normal(w.shape)
+        exact = np.einsum("kij,kj->ki", H, g)
+        error = np.abs(hessian_products(fleet, everyone, w, g) - exact).max(axis=1)
+        assert (error <= 1e-7 * np.abs(exact).max(axis=1)).all()
     system = PerFedAvg(alpha=0.2)
-    g = loss.gradient((w - 0.2 * loss.gradient(w[None])[0])[None])[0]
+    g = fleet.loss.gradient(w - 0.2 * fleet.loss.gradient(w))
     np.testing.assert_allclose(
-        system.meta_gradient(fleet, 1, w, rng), g - 0.2 * H @ g, rtol=0, atol=1e-7 * np.abs(g).max()
+        system.meta_gradients(fleet, everyone, w, rng),
+        g - 0.2 * np.einsum("kij,kj->ki", H, g),
+        rtol=0,
+        atol=1e-7 * np.abs(g).max(),
     )
 
 
 def test_per_fed_avg_variants(clients):
-    fleet, rng = Fleet(clients), np.random.default_rng(0)
-    w = fleet.first_models(rng, 1)[0]
-    plain = PerFedAvg(variant="fine_tune").meta_gradient(fleet, 0, w, rng)
-    np.testing.assert_array_equal(plain, fleet.gradient(0, w))
-    first = PerFedAvg(variant="first_order").meta_gradient(fleet, 0, w, rng)
-    np.testing.assert_array_equal(first, fleet.gradient(0, w - 0.1 * plain))
+    fleet, rng = SoftmaxModel().fleet(clients), np.random.default_rng(0)
+    some = np.array([0, 3])
+    w = fleet.first_models(rng, 2)
+    ahead = w - 0.1 * fleet.gradients(some, w)
+    first = PerFedAvg(variant="first_order").meta_gradients(fleet, some, w, rng)
+    np.testing.assert_array_equal(first, fleet.gradients(some, ahead))
     batched = simulate(PerFedAvg(batch=5), clients, 1, random_state=0)
     assert not np.array_equal(
         batched.state.shared, simulate(PerFedAvg(), clients, 1, random_state=0).state.shared
@@ -318,9 +326,9 @@ def test_per_fed_avg_variants(clients):
 
 
 def test_squared_penalty_settles_where_its_gradient_vanishes():
-    lam, fleet = 0.05, Fleet(_opposed())
+    lam, fleet = 0.05, SoftmaxModel().fleet(_opposed())
     state = simulate(SquaredPenalty(lam=lam, rate=2.0), _opposed(), 150, random_state=0).state
-    slopes = np.stack([fleet.gradient(k, state.models[k]) for k in range(4)])
+    slopes = fleet.gradients(np.arange(4), state.models)
     pulls = 2 * lam * (4 * state.models - state.models.sum(axis=0))
     np.testing.assert_allclose(slopes + pulls, 0.0, atol=1e-6)
     assert np.abs(slopes).max() > 1e-2
