@@ -16,6 +16,7 @@ from fusionopt.federated.oracle import Oracle
 from fusionopt.federated.per_fed_avg import PerFedAvg
 from fusionopt.federated.rfed_avg import RFedAvg
 from fusionopt.federated.squared_penalty import SquaredPenalty
+from fusionopt.federated.torch_model import TorchModel, mnist_cnn
 from fusionopt.recovery import bipartition, optimal_cluster_weights, rfedavg_weights
 
 __all__ = [
@@ -40,8 +41,10 @@ __all__ = [
     "SquaredHingeModel",
     "SquaredPenalty",
     "System",
+    "TorchModel",
     "Work",
     "bipartition",
+    "mnist_cnn",
     "optimal_cluster_weights",
     "rfedavg_weights",
     "simulate",

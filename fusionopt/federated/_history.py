@@ -58,7 +58,7 @@ class History:
     state : State
         The system's state: `models`, and what else it keeps.
     model : Model, or None
-        None after `load` of a run whose model is not one of fusionopt's own.
+        None after `load` of a run whose model is not one of fusionopt's own, or holds functions (`TorchModel`).
     sizes : float64 (n_clients,)
         Training rows of each client.
     request : dict
@@ -236,7 +236,8 @@ def pack(history: History) -> dict[str, NDArray[Any]]:
         and dataclasses.is_dataclass(model)
     ):
         values = {part.name: _plain(getattr(model, part.name)) for part in dataclasses.fields(model)}
-        head["model"] = [type(model).__name__, values]
+        if not any(map(callable, values.values())):  # of functions there is no record
+            head["model"] = [type(model).__name__, values]
     out: dict[str, NDArray[Any]] = {
         "head": np.frombuffer(json.dumps(head).encode(), dtype=np.uint8),
         "client_accuracies": history.client_accuracies,
