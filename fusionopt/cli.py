@@ -1,4 +1,4 @@
-"""The command line: ``fusionopt solve | path | recover | info``.
+"""The command line: ``fusionopt solve | path | recover | simulate | info``.
 
 A data file goes in; a folder with results, figures and a report comes out, whole or not at all.
 Exit codes: 0 every status optimal or stationary; 2 misuse; 3 tolerance not met, unbounded or numerical error
@@ -21,6 +21,7 @@ import typer
 
 from fusionopt import recover as recovering
 from fusionopt import runs
+from fusionopt import simulate as simulating
 from fusionopt._checks import refuse
 from fusionopt.errors import FusionoptError
 from fusionopt.io import Table, read_table
@@ -329,6 +330,76 @@ def recover(
 
 
 @app.command()
+def simulate(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SYSTEM...",
+            help="Names, each with its settings after a colon: fedavg ifca:n_clusters=4 fpfc:lam=0.7,nu=0.5. "
+            "fpfc alone, or pdmm alone, is the experiment of its paper.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Generator of clients, with its settings after a colon: ellipses:n_users=5, or appendix-c, on "
+            "which pdmm is followed towards the optimum [default: fpfc-synthetic].",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Seeds of data and runs, separated by commas [default: 0].", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of each run [default: 100].", show_default=False)
+    ] = None,
+    participation: Annotated[
+        float | None,
+        typer.Option(help="Share of the clients in a round [default: 1].", show_default=False),
+    ] = None,
+    lams: Annotated[
+        str | None,
+        typer.Option(
+            help="Values of lam, separated by commas, from which a warm-up on held-out training rows chooses for "
+            "each system that has a lam and is given none.",
+            show_default=False,
+        ),
+    ] = None,
+    warm_up: Annotated[int, typer.Option(min=1, help="Rounds of the warm-up for each lam.")] = 200,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results [default: simulate-NAME here].", show_default=False),
+    ] = None,
+    force: Force = False,
+    time_limit: TimeLimit = None,
+    progress: Progress = None,
+    quiet: Quiet = False,
+) -> int:
+    """Run federated systems on the same clients.
+
+    Writes a table, curves, figures and a report into a folder.
+    """
+    return _run(
+        simulating.SimulateRequest(
+            systems=tuple(systems),
+            data=data,
+            seeds=_as_seeds(seeds),
+            rounds=rounds,
+            participation=participation,
+            lams=_as_lams(lams),
+            warm_up=warm_up,
+            out=out,
+            force=force,
+            time_limit=time_limit,
+        ),
+        progress,
+        quiet,
+    )
+
+
+@app.command()
 def info(
     data: Annotated[
         Path | None, typer.Argument(help="Table: .csv, .npy or .npz.", show_default=False)
@@ -433,13 +504,32 @@ def _as_lams(text: str | None) -> tuple[float, ...] | None:
         )
 
 
-def _run(request: runs.Request | recovering.RecoverRequest, progress: bool | None, quiet: bool) -> int:
+def _as_seeds(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+        refuse(
+            f"--seeds {text!r} is not a list of different whole numbers from 0 on; give for example --seeds 1,2,3.",
+            argument="seeds",
+            got=text,
+            wanted="whole numbers separated by commas",
+        )
+    return tuple(int(part) for part in parts)
+
+
+_Request = runs.Request | recovering.RecoverRequest | simulating.SimulateRequest
+
+
+def _run(request: _Request, progress: bool | None, quiet: bool) -> int:
     show = not quiet and (sys.stderr.isatty() if progress is None else progress)
     meter = runs.Meter(sys.stderr) if show else None
     try:
         command = shlex.join(["fusionopt", *_ARGV])
         if isinstance(request, recovering.RecoverRequest):
             outcome = recovering.run_recover(request, command, meter)
+        elif isinstance(request, simulating.SimulateRequest):
+            outcome = simulating.run_simulate(request, command, meter)
         else:
             outcome = runs.run(request, command=command, meter=meter)
     except KeyboardInterrupt:

@@ -38,6 +38,7 @@ _RASTER_ABOVE = 3000  # markers, and points of lines, beyond which an SVG holds 
 _RASTER_POINTS = 40_000
 _LEGEND_CLUSTERS = 5
 _MAX_LINES = 2000
+_LONG_LABEL = 24
 
 
 def require_matplotlib() -> None:
@@ -107,7 +108,7 @@ def dress(ax: Axes, title: str, x: str, y: str) -> None:
 
 
 def legend_below(ax: Axes) -> None:
-    """The legend of what carries a label, below the axes."""
+    """The legend of what carries a label, below the axes; long labels one below the other."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         # Below the axes: nowhere inside is sure to be free of data.
@@ -116,7 +117,7 @@ def legend_below(ax: Axes) -> None:
             labels,
             loc="upper center",
             bbox_to_anchor=(0.5, -0.16),
-            ncols=2,
+            ncols=2 if max(map(len, labels)) <= _LONG_LABEL else 1,
             frameon=False,
             labelcolor=_ink(ax),
             fontsize=9.5,

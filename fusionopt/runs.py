@@ -148,6 +148,11 @@ class Meter:
             left = f", about {_duration(progress.elapsed * share)} left"
         self._show(f"iteration {progress.iteration}  gap {gap:.1e}  {_duration(progress.elapsed)}{left}")
 
+    def rounds(self, what: str, done: int, total: int, elapsed: float) -> None:
+        """Show a round; the time left assumes that rounds go on taking as long."""
+        left = f", about {_duration(elapsed * (total - done) / done)} left" if done < total else ""
+        self._show(f"{done}/{total}  {what}  {_duration(elapsed)}{left}", final=done == total)
+
     def close(self) -> None:
         """Leave the line."""
         if self._terminal and self._width:

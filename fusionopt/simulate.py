@@ -1,0 +1,670 @@
+"""``fusionopt simulate``: federated systems on one bench, and PDMM's way to the optimum."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusionopt import _checks, datasets, plotting
+from fusionopt.comparison import adjusted_rand
+from fusionopt.datasets import ClientData
+from fusionopt.io import ResultFolder
+from fusionopt.runs import Meter, Outcome, interrupt_deferred, versions
+from fusionopt.simulate_report import BenchContent, ConvergenceContent, SimulateContent
+
+if TYPE_CHECKING:
+    from fusionopt.federated import Round, System
+    from fusionopt.settings import PdmmSettings
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+CONVERGENCE = "appendix-c"
+"""The data on which PDMM is followed as a solver towards the optimum, instead of as a federated system."""
+_ELLIPSES: dict[str, Any] = {"n_users": 10, "n_samples": 170, "delta": 2.0, "axes": (1.5, 2.4)}
+_PAPER_STEPS: dict[str, Any] = {"rho": 10.0, "eta": 10.0, "tau": 0.8, "nu": 0.2}
+_PAPER_LAM = 0.02
+_EVERY = 50
+"""Iterations between two looks at F."""
+
+
+@dataclass(frozen=True)
+class SimulateRequest:
+    """What the user asked for; None is left to the experiment."""
+
+    systems: tuple[str, ...]
+    data: str | None = None
+    seeds: tuple[int, ...] | None = None
+    rounds: int | None = None
+    participation: float | None = None
+    lams: tuple[float, ...] | None = None
+    warm_up: int = 200
+    out: Path | None = None
+    force: bool = False
+    time_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    """What a request leaves open."""
+
+    systems: tuple[str, ...] = ()
+    data: str = "fpfc-synthetic"
+    seeds: tuple[int, ...] = (0,)
+    rounds: int = 100
+    participation: float = 1.0
+    lams: tuple[float, ...] | None = None
+
+
+_EXPERIMENTS = {
+    "pdmm": _Experiment(
+        systems=(
+            "pdmm:scheme=full",
+            "pdmm:scheme=users,participation=0.4",
+            "pdmm:scheme=pairs,participation=0.4",
+            "pdmm:scheme=literal,participation=0.4",
+        ),
+        data=CONVERGENCE,
+        rounds=10_000,
+    ),
+    "fpfc": _Experiment(
+        systems=("local:participation=1", "fpfcl1:lam=0.2,nu=4", "fpfc"),
+        seeds=(1, 2, 3),
+        rounds=2000,
+        participation=0.3,
+        lams=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    ),
+}
+"""What ``simulate NAME`` alone stands for: the experiment of that system's paper."""
+
+
+class Spec(NamedTuple):
+    """NAME:key=value,key=value as typed."""
+
+    text: str
+    name: str
+    options: dict[str, Any]
+
+
+class LamChoice(NamedTuple):
+    """lam by accuracy on held-out training rows, after a few rounds each.
+
+    lams, accuracy : ascending lams and the mean over clients. behind, error : how far each is behind the best, and the
+    standard error of that difference over clients. chosen : the largest lam no further behind than its error.
+    """
+
+    lams: FloatArray
+    accuracy: FloatArray
+    behind: FloatArray
+    error: FloatArray
+    chosen: float
+
+
+def run_simulate(request: SimulateRequest, command: str, meter: Meter | None = None) -> Outcome:
+    """Make the data, run every system on every seed, and write a result folder.
+
+    Parameters
+    ----------
+    request : SimulateRequest
+    command : str
+        The command line, for the report.
+    meter : Meter, optional
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    FusionoptError
+        Misuse; raised before any run, and nothing is left behind.
+    KeyboardInterrupt
+        Ctrl-C before anything was finished, or twice; nothing is left behind.
+    """
+    started = time.monotonic()
+    plotting.require_matplotlib()
+    specs = [parse_spec(text) for text in request.systems]
+    name = specs[0].name
+    alone = len(specs) == 1 and not specs[0].options and request.data is None
+    experiment = _EXPERIMENTS.get(name, _Experiment()) if alone else _Experiment()
+    if experiment.systems:
+        specs = [parse_spec(text) for text in experiment.systems]
+    source = parse_spec(request.data or experiment.data)
+    kind = _Convergence if source.name == _plain(CONVERGENCE) else _Bench
+    given = {key: value for key, value in vars(request).items() if value is not None}
+    run = _Run(
+        specs=tuple(specs),
+        source=source,
+        seeds=given.get("seeds", experiment.seeds),
+        rounds=_checks.as_count("rounds", given.get("rounds", experiment.rounds)),
+        participation=_checks.as_share("participation", given.get("participation", experiment.participation)),
+        lams=given.get("lams", experiment.lams),
+        warm_up=_checks.as_count("warm_up", request.warm_up),
+    )
+    with ResultFolder(request.out or Path(f"simulate-{name}"), force=request.force) as folder:
+        job = kind(run)
+        with interrupt_deferred() as seen:
+            limit = math.inf if request.time_limit is None else started + request.time_limit
+            try:
+                job.solve(lambda: bool(seen) or time.monotonic() >= limit, meter)
+            finally:
+                if meter is not None:
+                    meter.close()
+            if seen and not job.rows:
+                raise KeyboardInterrupt
+            outcome = _write(job, folder, command, started)
+    return dataclasses.replace(outcome, interrupted=True) if seen else outcome
+
+
+def parse_spec(text: str) -> Spec:
+    """NAME, or NAME:key=value,key=value; values are numbers, True, False, None, or words.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A part without "=".
+
+    Examples
+    --------
+    >>> parse_spec("Fed-Avg").name, parse_spec("ifca:n_clusters=4").options
+    ('fedavg', {'n_clusters': 4})
+    """
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, equal, value = part.partition("=")
+        if not equal or not key.strip():
+            _checks.refuse(
+                f"{text!r}: {part!r} is no setting; give NAME:key=value,key=value, for instance ifca:n_clusters=4.",
+                argument="systems",
+                got=part,
+                wanted="key=value",
+            )
+        try:
+            options[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            options[key.strip()] = value.strip()
+    return Spec(text, _plain(name), options)
+
+
+def _plain(name: str) -> str:
+    return name.strip().replace("-", "").replace("_", "").lower()
+
+
+def systems() -> dict[str, type[System]]:
+    """The systems of `fusionopt.federated` by the names of the command line."""
+    from fusionopt import federated
+
+    found = [getattr(federated, name) for name in federated.__all__]
+    classes = [item for item in found if inspect.isclass(item) and issubclass(item, federated.System)]
+    return {item.__name__.lower(): item for item in classes if item is not federated.System}
+
+
+def generators() -> dict[str, Callable[..., tuple[list[ClientData], IntArray]]]:
+    """The generators of `fusionopt.datasets` that make clients, by the names of the command line."""
+    found = {}
+    for name, item in vars(datasets).items():
+        made = inspect.signature(item).return_annotation if inspect.isfunction(item) else ""
+        if name.startswith("make_") and "list[ClientData]" in str(made):
+            found[name.removeprefix("make_").replace("_", "-")] = item
+    return found
+
+
+def choose_lam(
+    make: Callable[[float], System],
+    clients: Sequence[ClientData],
+    lams: Sequence[float],
+    *,
+    rounds: int = 200,
+    participation: float = 1.0,
+    random_state: int = 0,
+    callback: Callable[[float, Round], bool] = lambda lam, record: False,
+) -> LamChoice:
+    """Choose lam on a validation split: a fifth of every client's training rows, after few rounds.
+
+    Parameters
+    ----------
+    make : function
+        lam -> System.
+    clients : sequence of ClientData
+        Test rows are not looked at.
+    lams : sequence of float
+    rounds : int
+        For each lam, from the same start: with a concave penalty a start from the answer at another lam would keep
+        devices that have left their cluster there outside for good.
+    participation, random_state
+        As for `federated.simulate`.
+    callback : function
+        (lam, Round) -> whether to give up.
+
+    Returns
+    -------
+    LamChoice
+        Among lams that predict alike the one that fuses most.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        `callback` gave up.
+
+    References
+    ----------
+    The warm-up of Yu et al. (arXiv 2211.04218), of which only the abstract was read: short runs over a grid.
+    """
+    from fusionopt.federated import simulate
+
+    rng = np.random.default_rng([random_state, 1])
+    held = [_hold_out(client, rng) for client in clients]
+    grid = np.sort(np.asarray(lams, dtype=np.float64))
+    accuracy = np.empty((len(grid), len(held)))
+    for k, lam in enumerate(grid.tolist()):
+        stopped = False
+
+        def each(record: Round, lam: float = lam) -> bool:
+            nonlocal stopped
+            stopped = callback(lam, record)
+            return stopped
+
+        accuracy[k] = simulate(make(lam), held, rounds, participation, random_state, each).client_accuracy
+        if stopped:
+            raise KeyboardInterrupt
+    means = accuracy.mean(axis=1)
+    apart = accuracy[int(np.argmax(means))] - accuracy
+    error = apart.std(axis=1, ddof=1) / math.sqrt(len(held)) if len(held) > 1 else np.zeros(len(grid))
+    behind = apart.mean(axis=1)
+    return LamChoice(grid, means, behind, error, float(grid[behind <= error].max()))
+
+
+def _hold_out(client: ClientData, rng: np.random.Generator) -> ClientData:
+    n = len(client.y_train)
+    order = rng.permutation(n)
+    # A client with one row is tested on it.
+    cut = max(1, n // 5) if n > 1 else 0
+    test, train = order[: max(cut, 1)], order[cut:]
+    return ClientData(
+        client.x_train[train], client.y_train[train], client.x_train[test], client.y_train[test]
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A request with nothing left open."""
+
+    specs: tuple[Spec, ...]
+    source: Spec
+    seeds: tuple[int, ...]
+    rounds: int
+    participation: float
+    lams: tuple[float, ...] | None
+    warm_up: int
+
+
+class _Bench:
+    """Systems of `fusionopt.federated` on clients of a generator, on several seeds."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self.rows: list[dict[str, Any]] = []
+        self.curves: list[dict[str, Any]] = []
+        self.warm_ups: list[dict[str, Any]] = []
+        self.generator = _pick("data", run.source, generators(), [CONVERGENCE])
+        _check_options("data", run.source, self.generator)
+        known = systems()
+        self.classes = [_pick("systems", spec, known, []) for spec in run.specs]
+        for spec, item in zip(run.specs, self.classes, strict=True):
+            _check_options("systems", spec, item, "participation")
+            self._share(spec)
+            # Everything that can be refused is refused before the first round.
+            self._make(spec, item, np.zeros(1, dtype=np.int64), run.lams[0] if run.lams else None)
+        self.words = f"{run.source.text}, {_count(run.rounds, 'round')}, {run.participation:.0%} of the clients in each"
+
+    def _make(self, spec: Spec, item: type[System], labels: IntArray, lam: float | None) -> System:
+        options = {key: value for key, value in spec.options.items() if key != "participation"}
+        if _takes(item, "labels"):
+            options.setdefault("labels", labels)
+        if lam is not None and _takes(item, "lam"):
+            options.setdefault("lam", lam)
+        return item(**options)
+
+    def _share(self, spec: Spec) -> float:
+        return _checks.as_share("participation", spec.options.get("participation", self.run.participation))
+
+    def solve(self, stop: Callable[[], bool], meter: Meter | None) -> None:
+        """Seed by seed, so that whatever is finished can be compared."""
+        for seed in self.run.seeds:
+            options = dict(self.run.source.options)
+            if _takes(self.generator, "random_state"):
+                options.setdefault("random_state", seed)
+            clients, labels = self.generator(**options)
+            for spec, item in zip(self.run.specs, self.classes, strict=True):
+                if stop():
+                    return
+                self._one(seed, clients, labels, spec, item, stop, meter)
+
+    def _one(
+        self,
+        seed: int,
+        clients: list[ClientData],
+        labels: IntArray,
+        spec: Spec,
+        item: type[System],
+        stop: Callable[[], bool],
+        meter: Meter | None,
+    ) -> None:
+        from fusionopt.federated import simulate
+
+        run, lam = self.run, None
+        if run.lams is not None and _takes(item, "lam") and "lam" not in spec.options:
+            lam = self._choose(seed, clients, labels, spec, item, stop, meter)
+            if lam is None:
+                return
+        system = self._make(spec, item, labels, lam)
+        begun = time.process_time()
+
+        def each(record: Round) -> bool:
+            if meter is not None:
+                words = f"{spec.text}, seed {seed}, accuracy {record.accuracy:.3f}"
+                meter.rounds(words, record.round, run.rounds, record.seconds)
+            return stop()
+
+        history = simulate(system, clients, run.rounds, self._share(spec), seed, each)
+        self.rows.append(
+            {
+                "system": spec.text,
+                "seed": seed,
+                "lam": getattr(system, "lam", math.nan),
+                "rounds": len(history.rounds),
+                "accuracy": history.final_accuracy,
+                "weighted_accuracy": history.rounds[-1].weighted_accuracy,
+                "loss": history.rounds[-1].loss,
+                "n_clusters": history.n_clusters,
+                "ari": adjusted_rand(history.labels, labels),
+                "bytes_up": history.bytes_up,
+                "bytes_down": history.bytes_down,
+                "cpu_seconds": time.process_time() - begun,
+            }
+        )
+        self.curves += [{"system": spec.text, "seed": seed} | record._asdict() for record in history.rounds]
+
+    def _choose(
+        self,
+        seed: int,
+        clients: list[ClientData],
+        labels: IntArray,
+        spec: Spec,
+        item: type[System],
+        stop: Callable[[], bool],
+        meter: Meter | None,
+    ) -> float | None:
+        run = self.run
+        assert run.lams is not None
+        rounds = min(run.warm_up, run.rounds)
+
+        def each(lam: float, record: Round) -> bool:
+            if meter is not None:
+                words = f"{spec.text}, seed {seed}, warm-up at lam {lam:g}"
+                meter.rounds(words, record.round, rounds, record.seconds)
+            return stop()
+
+        try:
+            choice = choose_lam(
+                lambda lam: self._make(spec, item, labels, lam),
+                clients,
+                run.lams,
+                rounds=rounds,
+                participation=self._share(spec),
+                random_state=seed,
+                callback=each,
+            )
+        except KeyboardInterrupt:
+            if not stop():
+                raise
+            return None
+        for lam, accuracy, behind, error in zip(*choice[:4], strict=True):
+            told = {"system": spec.text, "seed": seed, "lam": float(lam), "accuracy": float(accuracy)}
+            told |= {"behind": float(behind), "error": float(error), "chosen": lam == choice.chosen}
+            self.warm_ups.append(told)
+        return choice.chosen
+
+    def content(self, head: dict[str, Any]) -> SimulateContent:
+        run = self.run
+        facts = [
+            ("data", run.source.text),
+            ("seeds", ", ".join(map(str, run.seeds))),
+            ("rounds", str(run.rounds)),
+            ("participation", f"{run.participation:g}"),
+        ]
+        if self.warm_ups:
+            grid = ", ".join(f"{lam:g}" for lam in run.lams or ())
+            facts.append(("lam", f"by a warm-up of {min(run.warm_up, run.rounds)} rounds over {grid}"))
+        return BenchContent(
+            **head,
+            facts=facts,
+            rows=self.rows,
+            curves=self.curves,
+            warm_ups=self.warm_ups,
+            classes={spec.text: item.__name__ for spec, item in zip(run.specs, self.classes, strict=True)},
+            # The paper's numbers stand beside the paper's own data only.
+            is_paper=run.source.name == "fpfcsynthetic" and not run.source.options,
+        )
+
+    def missing(self) -> str:
+        """What was not run to its end."""
+        whole = sum(row["rounds"] == self.run.rounds for row in self.rows)
+        total = len(self.run.specs) * len(self.run.seeds)
+        return "" if whole == total else f"Only {whole} of {_count(total, 'run')} were finished."
+
+    @property
+    def fine(self) -> bool:
+        return all(math.isfinite(row["loss"]) for row in self.rows)
+
+
+class _Convergence:
+    """F(x_t) - F* of PDMM on the data of Appendix C of Armacki et al., F* from CVXPY."""
+
+    def __init__(self, run: _Run) -> None:
+        from fusionopt.settings import PdmmSettings
+
+        self.run = run
+        self.rows: list[dict[str, Any]] = []
+        self.curves: list[dict[str, Any]] = []
+        self.warm_ups: list[dict[str, Any]] = []
+        _check_options("data", run.source, datasets.make_ellipses)
+        self.settings: list[tuple[Spec, float, PdmmSettings]] = []
+        for spec in run.specs:
+            if spec.name != "pdmm":
+                _checks.refuse(
+                    f"--data {CONVERGENCE} is the convergence experiment of PDMM, and {spec.text!r} is not pdmm; "
+                    "give another --data, or pdmm with settings.",
+                    argument="systems",
+                    got=spec.text,
+                    wanted="pdmm",
+                )
+            _check_options("systems", spec, PdmmSettings, "lam")
+            options = _PAPER_STEPS | spec.options
+            lam = _checks.as_nonnegative_scalar("lam", options.pop("lam", _PAPER_LAM))
+            options |= {"eps_rel": 0.0, "max_iter": run.rounds, "check_every": _EVERY}
+            self.settings.append((spec, lam, PdmmSettings(**options)))
+        self.words = f"{run.source.text}, {_count(run.rounds, 'iteration')}"
+
+    def solve(self, stop: Callable[[], bool], meter: Meter | None) -> None:
+        """Seed by seed; a seed draws both the data and the users of each iteration."""
+        import warnings
+
+        from fusionopt import reference
+        from fusionopt.losses import SquaredHinge
+        from fusionopt.problem import FusionProblem
+        from fusionopt.settings import AdmmSettings
+        from fusionopt.solver import solve
+
+        best: dict[tuple[int, float], float] = {}
+        for seed in self.run.seeds:
+            made = _ELLIPSES | {"random_state": seed} | self.run.source.options
+            clients, _ = datasets.make_ellipses(**made)
+            loss = SquaredHinge([c.x_train for c in clients], [c.y_train for c in clients], ridge=1e-3)
+            for spec, lam, settings in self.settings:
+                if stop():
+                    return
+                problem = FusionProblem(loss, lam=lam)
+                if (seed, lam) not in best:
+                    best[seed, lam] = reference.solve(problem).objective
+                    # A second opinion on F*, with a certificate.
+                    told = solve(problem, AdmmSettings(eps_rel=1e-12))
+                    self.rows.append(
+                        {
+                            "system": "F*",
+                            "seed": seed,
+                            "lam": lam,
+                            "rounds": 0,
+                            "objective": best[seed, lam],
+                            "gap": told.objective - best[seed, lam],
+                            "message": "CVXPY; gap: the certified solver's F less it",
+                        }
+                    )
+                star = best[seed, lam]
+
+                def each(progress: Any, text: str = spec.text, seed: int = seed, star: float = star) -> bool:
+                    if meter is not None:
+                        words = f"{text}, seed {seed}, F - F* {progress.objective - star:.1e}"
+                        meter.rounds(words, progress.iteration, self.run.rounds, progress.elapsed)
+                    return stop()
+
+                with warnings.catch_warnings():
+                    # What the literal scheme warns of is what the figure shows.
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    begun = time.process_time()
+                    result = solve(problem, dataclasses.replace(settings, random_state=seed), callback=each)
+                gaps = np.asarray(result.trace["objective"], dtype=np.float64) - star
+                self.curves += [
+                    {"system": spec.text, "seed": seed, "iteration": int(k), "gap": float(gap)}
+                    for k, gap in zip(result.trace["iteration"], gaps, strict=True)
+                ]
+                self.rows.append(
+                    {
+                        "system": spec.text,
+                        "seed": seed,
+                        "lam": lam,
+                        "rounds": result.n_iter,
+                        "objective": result.objective,
+                        "gap": float(gaps[-1]),
+                        "n_clusters": result.n_clusters,
+                        "cpu_seconds": time.process_time() - begun,
+                        "message": result.message,
+                    }
+                )
+
+    def content(self, head: dict[str, Any]) -> SimulateContent:
+        run = self.run
+        facts = [
+            (
+                "data",
+                f"{run.source.text}: 30 users with 170 of 200 points of three clusters, unless said otherwise",
+            ),
+            ("loss", "squared hinge, ridge 0.001 on w, intercept without"),
+            ("seeds", ", ".join(map(str, run.seeds))),
+            (
+                "settings",
+                ", ".join(f"{k} = {v:g}" for k, v in _PAPER_STEPS.items()) + ", unless said otherwise",
+            ),
+        ]
+        return ConvergenceContent(**head, facts=facts, rows=self.rows, curves=self.curves)
+
+    def missing(self) -> str:
+        """What was not run to its end."""
+        runs = [row for row in self.rows if row["system"] != "F*"]
+        whole, total = (
+            sum(row["rounds"] == self.run.rounds for row in runs),
+            len(self.settings) * len(self.run.seeds),
+        )
+        return "" if whole == total else f"Only {whole} of {_count(total, 'run')} were finished."
+
+    @property
+    def fine(self) -> bool:
+        return all(math.isfinite(row["objective"]) for row in self.rows)
+
+
+def _write(job: _Bench | _Convergence, folder: ResultFolder, command: str, started: float) -> Outcome:
+    told = versions()
+    missing = job.missing()
+    head = {
+        "version": told["fusionopt"],
+        "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command,
+        "versions": told,
+        "notes": [missing] if missing else [],
+    }
+    content = job.content(head)
+    figures = []
+    for figure, ax in content.draw():
+        svg, png = plotting.figure_files(ax)
+        folder.write_text(f"figures/{figure.name}.svg", plotting.on_white(svg))
+        folder.write_bytes(f"figures/{figure.name}.png", png)
+        figures.append(dataclasses.replace(figure, svg=svg))
+    folder.write_text("report.html", content.render(figures))
+    for name, rows in (("table", job.rows), ("curves", job.curves), ("warm_up", job.warm_ups)):
+        if rows:
+            header = list(dict.fromkeys(key for row in rows for key in row))
+            folder.write_csv(f"{name}.csv", header, ([row.get(key, "") for key in header] for row in rows))
+    summary = content.summary()
+    folder.write_json(
+        "results.json",
+        {
+            "fusionopt": told["fusionopt"],
+            "command": command,
+            "created": content.created,
+            "versions": told,
+            "facts": dict(content.facts),
+            "rows": job.rows,
+            "notes": content.notes,
+        },
+    )
+    lines = [
+        job.words,
+        *content.notes,
+        *summary,
+        f"{time.monotonic() - started:.1f} s in all; tables, figures and report.html are in",
+    ]
+    return Outcome(folder.target, lines, job.fine, False)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _takes(item: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(item).parameters
+
+
+def _pick(argument: str, spec: Spec, known: dict[str, Any], also: list[str]) -> Any:
+    for name, item in known.items():
+        if _plain(name) == spec.name:
+            return item
+    _checks.refuse(
+        f"{spec.text!r} is unknown; give one of {', '.join(sorted([*known, *also]))}.",
+        argument=argument,
+        got=spec.text,
+        wanted="one of those",
+    )
+
+
+def _check_options(argument: str, spec: Spec, item: Callable[..., Any], *also: str) -> None:
+    known = [*also, *inspect.signature(item).parameters]
+    unknown = [key for key in spec.options if key not in known]
+    if unknown:
+        _checks.refuse(
+            f"{spec.text!r}: {unknown[0]!r} is no setting of it; its settings are {', '.join(known)}.",
+            argument=argument,
+            got=unknown[0],
+            wanted="a setting",
+        )
