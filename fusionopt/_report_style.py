@@ -40,7 +40,7 @@ td i{display:block;height:.7rem;margin-top:.4rem;background:var(--blue);border-r
 td:has(i){min-width:9rem;width:16rem}
 .chosen td{background:var(--mark);font-weight:600}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:1.2rem}
-figure{margin:0;min-width:0}
+figure{margin:0;min-width:0;max-width:44rem}
 figure svg{display:block;width:100%;height:auto;color:var(--ink)}
 figcaption{margin-top:.2rem}
 pre{background:var(--page); border:1px solid var(--line); border-radius:6px; padding:.6rem .8rem;

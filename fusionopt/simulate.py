@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks, datasets, plotting
+from fusionopt._bench_specs import DataPlan, Spec, check_options, parse_spec, pick, plain, systems, takes
 from fusionopt.comparison import adjusted_rand
 from fusionopt.datasets import ClientData
 from fusionopt.io import ResultFolder
@@ -89,14 +88,6 @@ _EXPERIMENTS = {
 """What ``simulate NAME`` alone stands for: the experiment of that system's paper."""
 
 
-class Spec(NamedTuple):
-    """NAME:key=value,key=value as typed."""
-
-    text: str
-    name: str
-    options: dict[str, Any]
-
-
 class LamChoice(NamedTuple):
     """lam by accuracy on held-out training rows, after a few rounds each.
 
@@ -140,12 +131,12 @@ def run_simulate(request: SimulateRequest, command: str, meter: Meter | None = N
     experiment = _EXPERIMENTS.get(name, _Experiment()) if alone else _Experiment()
     if experiment.systems:
         specs = [parse_spec(text) for text in experiment.systems]
-    source = parse_spec(request.data or experiment.data)
-    kind = _Convergence if source.name == _plain(CONVERGENCE) else _Bench
+    data = request.data or experiment.data
+    kind = _Convergence if parse_spec(data.partition("+")[0]).name == plain(CONVERGENCE) else _Bench
     given = {key: value for key, value in vars(request).items() if value is not None}
     run = _Run(
         specs=tuple(specs),
-        source=source,
+        data=data,
         seeds=given.get("seeds", experiment.seeds),
         rounds=_checks.as_count("rounds", given.get("rounds", experiment.rounds)),
         participation=_checks.as_share("participation", given.get("participation", experiment.participation)),
@@ -165,60 +156,6 @@ def run_simulate(request: SimulateRequest, command: str, meter: Meter | None = N
                 raise KeyboardInterrupt
             outcome = _write(job, folder, command, started)
     return dataclasses.replace(outcome, interrupted=True) if seen else outcome
-
-
-def parse_spec(text: str) -> Spec:
-    """NAME, or NAME:key=value,key=value; values are numbers, True, False, None, or words.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A part without "=".
-
-    Examples
-    --------
-    >>> parse_spec("Fed-Avg").name, parse_spec("ifca:n_clusters=4").options
-    ('fedavg', {'n_clusters': 4})
-    """
-    name, _, rest = text.partition(":")
-    options: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        key, equal, value = part.partition("=")
-        if not equal or not key.strip():
-            _checks.refuse(
-                f"{text!r}: {part!r} is no setting; give NAME:key=value,key=value, for instance ifca:n_clusters=4.",
-                argument="systems",
-                got=part,
-                wanted="key=value",
-            )
-        try:
-            options[key.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
-            options[key.strip()] = value.strip()
-    return Spec(text, _plain(name), options)
-
-
-def _plain(name: str) -> str:
-    return name.strip().replace("-", "").replace("_", "").lower()
-
-
-def systems() -> dict[str, type[System]]:
-    """The systems of `fusionopt.federated` by the names of the command line."""
-    from fusionopt import federated
-
-    found = [getattr(federated, name) for name in federated.__all__]
-    classes = [item for item in found if inspect.isclass(item) and issubclass(item, federated.System)]
-    return {item.__name__.lower(): item for item in classes if item is not federated.System}
-
-
-def generators() -> dict[str, Callable[..., tuple[list[ClientData], IntArray]]]:
-    """The generators of `fusionopt.datasets` that make clients, by the names of the command line."""
-    found = {}
-    for name, item in vars(datasets).items():
-        made = inspect.signature(item).return_annotation if inspect.isfunction(item) else ""
-        if name.startswith("make_") and "list[ClientData]" in str(made):
-            found[name.removeprefix("make_").replace("_", "-")] = item
-    return found
 
 
 def choose_lam(
@@ -302,7 +239,7 @@ class _Run:
     """A request with nothing left open."""
 
     specs: tuple[Spec, ...]
-    source: Spec
+    data: str
     seeds: tuple[int, ...]
     rounds: int
     participation: float
@@ -318,22 +255,24 @@ class _Bench:
         self.rows: list[dict[str, Any]] = []
         self.curves: list[dict[str, Any]] = []
         self.warm_ups: list[dict[str, Any]] = []
-        self.generator = _pick("data", run.source, generators(), [CONVERGENCE])
-        _check_options("data", run.source, self.generator)
+        self.data = DataPlan(run.data, [CONVERGENCE])
         known = systems()
-        self.classes = [_pick("systems", spec, known, []) for spec in run.specs]
+        self.classes = [pick("systems", spec, known) for spec in run.specs]
         for spec, item in zip(run.specs, self.classes, strict=True):
-            _check_options("systems", spec, item, "participation")
+            check_options("systems", spec, item, "participation")
             self._share(spec)
             # Everything that can be refused is refused before the first round.
-            self._make(spec, item, np.zeros(1, dtype=np.int64), run.lams[0] if run.lams else None)
-        self.words = f"{run.source.text}, {_count(run.rounds, 'round')}, {run.participation:.0%} of the clients in each"
+            for lam in run.lams or (None,):
+                self._make(spec, item, np.zeros(1, dtype=np.int64), lam)
+        self.words = (
+            f"{run.data}, {_count(run.rounds, 'round')}, {run.participation:.0%} of the clients in each"
+        )
 
     def _make(self, spec: Spec, item: type[System], labels: IntArray, lam: float | None) -> System:
         options = {key: value for key, value in spec.options.items() if key != "participation"}
-        if _takes(item, "labels"):
+        if takes(item, "labels"):
             options.setdefault("labels", labels)
-        if lam is not None and _takes(item, "lam"):
+        if lam is not None and takes(item, "lam"):
             options.setdefault("lam", lam)
         return item(**options)
 
@@ -343,10 +282,7 @@ class _Bench:
     def solve(self, stop: Callable[[], bool], meter: Meter | None) -> None:
         """Seed by seed, so that whatever is finished can be compared."""
         for seed in self.run.seeds:
-            options = dict(self.run.source.options)
-            if _takes(self.generator, "random_state"):
-                options.setdefault("random_state", seed)
-            clients, labels = self.generator(**options)
+            clients, labels = self.data.make(seed)
             for spec, item in zip(self.run.specs, self.classes, strict=True):
                 if stop():
                     return
@@ -365,7 +301,7 @@ class _Bench:
         from fusionopt.federated import simulate
 
         run, lam = self.run, None
-        if run.lams is not None and _takes(item, "lam") and "lam" not in spec.options:
+        if run.lams is not None and takes(item, "lam") and "lam" not in spec.options:
             lam = self._choose(seed, clients, labels, spec, item, stop, meter)
             if lam is None:
                 return
@@ -440,7 +376,7 @@ class _Bench:
     def content(self, head: dict[str, Any]) -> SimulateContent:
         run = self.run
         facts = [
-            ("data", run.source.text),
+            ("data", run.data),
             ("seeds", ", ".join(map(str, run.seeds))),
             ("rounds", str(run.rounds)),
             ("participation", f"{run.participation:g}"),
@@ -456,7 +392,7 @@ class _Bench:
             warm_ups=self.warm_ups,
             classes={spec.text: item.__name__ for spec, item in zip(run.specs, self.classes, strict=True)},
             # The paper's numbers stand beside the paper's own data only.
-            is_paper=run.source.name == "fpfcsynthetic" and not run.source.options,
+            is_paper=self.data.source == "fpfcsynthetic" and self.data.is_plain,
         )
 
     def missing(self) -> str:
@@ -480,7 +416,8 @@ class _Convergence:
         self.rows: list[dict[str, Any]] = []
         self.curves: list[dict[str, Any]] = []
         self.warm_ups: list[dict[str, Any]] = []
-        _check_options("data", run.source, datasets.make_ellipses)
+        self.ellipses = parse_spec(run.data)
+        check_options("data", self.ellipses, datasets.make_ellipses)
         self.settings: list[tuple[Spec, float, PdmmSettings]] = []
         for spec in run.specs:
             if spec.name != "pdmm":
@@ -491,12 +428,12 @@ class _Convergence:
                     got=spec.text,
                     wanted="pdmm",
                 )
-            _check_options("systems", spec, PdmmSettings, "lam")
+            check_options("systems", spec, PdmmSettings, "lam")
             options = _PAPER_STEPS | spec.options
             lam = _checks.as_nonnegative_scalar("lam", options.pop("lam", _PAPER_LAM))
             options |= {"eps_rel": 0.0, "max_iter": run.rounds, "check_every": _EVERY}
             self.settings.append((spec, lam, PdmmSettings(**options)))
-        self.words = f"{run.source.text}, {_count(run.rounds, 'iteration')}"
+        self.words = f"{run.data}, {_count(run.rounds, 'iteration')}"
 
     def solve(self, stop: Callable[[], bool], meter: Meter | None) -> None:
         """Seed by seed; a seed draws both the data and the users of each iteration."""
@@ -510,7 +447,7 @@ class _Convergence:
 
         best: dict[tuple[int, float], float] = {}
         for seed in self.run.seeds:
-            made = _ELLIPSES | {"random_state": seed} | self.run.source.options
+            made = _ELLIPSES | {"random_state": seed} | self.ellipses.options
             clients, _ = datasets.make_ellipses(**made)
             loss = SquaredHinge([c.x_train for c in clients], [c.y_train for c in clients], ridge=1e-3)
             for spec, lam, settings in self.settings:
@@ -569,7 +506,7 @@ class _Convergence:
         facts = [
             (
                 "data",
-                f"{run.source.text}: 30 users with 170 of 200 points of three clusters, unless said otherwise",
+                f"{run.data}: 30 users with 170 of 200 points of three clusters, unless said otherwise",
             ),
             ("loss", "squared hinge, ridge 0.001 on w, intercept without"),
             ("seeds", ", ".join(map(str, run.seeds))),
@@ -640,31 +577,3 @@ def _write(job: _Bench | _Convergence, folder: ResultFolder, command: str, start
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def _takes(item: Callable[..., Any], name: str) -> bool:
-    return name in inspect.signature(item).parameters
-
-
-def _pick(argument: str, spec: Spec, known: dict[str, Any], also: list[str]) -> Any:
-    for name, item in known.items():
-        if _plain(name) == spec.name:
-            return item
-    _checks.refuse(
-        f"{spec.text!r} is unknown; give one of {', '.join(sorted([*known, *also]))}.",
-        argument=argument,
-        got=spec.text,
-        wanted="one of those",
-    )
-
-
-def _check_options(argument: str, spec: Spec, item: Callable[..., Any], *also: str) -> None:
-    known = [*also, *inspect.signature(item).parameters]
-    unknown = [key for key in spec.options if key not in known]
-    if unknown:
-        _checks.refuse(
-            f"{spec.text!r}: {unknown[0]!r} is no setting of it; its settings are {', '.join(known)}.",
-            argument=argument,
-            got=unknown[0],
-            wanted="a setting",
-        )

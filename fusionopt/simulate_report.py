@@ -392,7 +392,7 @@ def _spread(rows: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], fl
     if not len(values):
         return "–"
     mean = number(float(values.mean()), digits)
-    return mean if len(values) == 1 else f"{mean} ± {number(float(values.std(ddof=1)), 2)}"
+    return mean if np.ptp(values) == 0 else f"{mean} ± {number(float(values.std(ddof=1)), 2)}"
 
 
 def _cell(value: Any) -> str:
