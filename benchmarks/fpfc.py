@@ -86,7 +86,12 @@ def run_local(loss: Softmax, clients: list[ClientData], seed: int, rounds: int, 
     for look in [k for k in LOOKS if k < rounds] + [rounds]:
         with clock:
             x = kernel.descend(
-                x, np.arange(m), np.zeros((m, d)), np.zeros(m), np.full(m, 0.1), np.full(m, 10 * (look - done))
+                x,
+                np.arange(m),
+                np.zeros((m, d)),
+                np.zeros(m),
+                np.full(m, 0.1),
+                np.full(m, 10 * (look - done)),
             )
         done = look
         yield {"rounds": look, "accuracy": accuracy(clients, x), **clock.told()}

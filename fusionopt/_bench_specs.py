@@ -14,7 +14,7 @@ from fusionopt import _checks, datasets
 from fusionopt.datasets import ClientData
 
 if TYPE_CHECKING:
-    from fusionopt.federated import System
+    from fusionopt.federated import Model, System
 
 IntArray = NDArray[np.int64]
 
@@ -101,13 +101,26 @@ def pick(argument: str, spec: Spec, known: dict[str, Any], also: Sequence[str] =
     )
 
 
-def systems() -> dict[str, type[System]]:
-    """The systems of `fusionopt.federated` by the names of the command line."""
+def _federated(base: str) -> dict[str, Any]:
     from fusionopt import federated
 
+    kind = getattr(federated, base)
     found = [getattr(federated, name) for name in federated.__all__]
-    classes = [item for item in found if inspect.isclass(item) and issubclass(item, federated.System)]
-    return {item.__name__.lower(): item for item in classes if item is not federated.System}
+    return {
+        item.__name__: item
+        for item in found
+        if inspect.isclass(item) and issubclass(item, kind) and not inspect.isabstract(item)
+    }
+
+
+def systems() -> dict[str, type[System]]:
+    """The systems of `fusionopt.federated` by the names of the command line."""
+    return {name.lower(): item for name, item in _federated("System").items()}
+
+
+def models() -> dict[str, type[Model]]:
+    """Its models likewise."""
+    return {name.removesuffix("Model").lower(): item for name, item in _federated("Model").items()}
 
 
 def sources() -> dict[str, Callable[..., Any]]:

@@ -368,6 +368,23 @@ def simulate(
         ),
     ] = None,
     warm_up: Annotated[int, typer.Option(min=1, help="Rounds of the warm-up for each lam.")] = 200,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="What is trained: softmax, linear, logistic, squaredhinge; settings after a colon."
+        ),
+    ] = "softmax",
+    evaluate_every: Annotated[
+        int, typer.Option(min=1, help="Rounds between two measurements on the test rows.")
+    ] = 1,
+    n_threads: Annotated[int, typer.Option(min=1, help="Threads; the same bits for any number.")] = 1,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps each run as far as it is: the same command goes on there.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the results [default: simulate-NAME here].", show_default=False),
@@ -390,6 +407,10 @@ def simulate(
             participation=participation,
             lams=_as_lams(lams),
             warm_up=warm_up,
+            model=model,
+            evaluate_every=evaluate_every,
+            n_threads=n_threads,
+            checkpoint=checkpoint,
             out=out,
             force=force,
             time_limit=time_limit,

@@ -15,15 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks, datasets, plotting
-from fusionopt._bench_specs import DataPlan, Spec, check_options, parse_spec, pick, plain, systems, takes
-from fusionopt.comparison import adjusted_rand
+from fusionopt._bench_specs import (
+    DataPlan,
+    Spec,
+    check_options,
+    models,
+    parse_spec,
+    pick,
+    plain,
+    systems,
+    takes,
+)
 from fusionopt.datasets import ClientData
 from fusionopt.io import ResultFolder
 from fusionopt.runs import Meter, Outcome, interrupt_deferred, versions
 from fusionopt.simulate_report import BenchContent, ConvergenceContent, SimulateContent
 
 if TYPE_CHECKING:
-    from fusionopt.federated import Round, System
+    from fusionopt.federated import Model, Round, System
     from fusionopt.settings import PdmmSettings
 
 FloatArray = NDArray[np.float64]
@@ -49,6 +58,10 @@ class SimulateRequest:
     participation: float | None = None
     lams: tuple[float, ...] | None = None
     warm_up: int = 200
+    model: str = "softmax"
+    evaluate_every: int = 1
+    n_threads: int = 1
+    checkpoint: Path | None = None
     out: Path | None = None
     force: bool = False
     time_limit: float | None = None
@@ -91,12 +104,13 @@ _EXPERIMENTS = {
 class LamChoice(NamedTuple):
     """lam by accuracy on held-out training rows, after a few rounds each.
 
-    lams, accuracy : ascending lams and the mean over clients. behind, error : how far each is behind the best, and the
-    standard error of that difference over clients. chosen : the largest lam no further behind than its error.
+    lams, score : ascending lams; the mean over clients of the accuracy, or of minus the loss where nothing is
+    classified. behind, error : how far each is behind the best, and the standard error of that difference over clients.
+    chosen : the largest lam no further behind than its error.
     """
 
     lams: FloatArray
-    accuracy: FloatArray
+    score: FloatArray
     behind: FloatArray
     error: FloatArray
     chosen: float
@@ -142,6 +156,10 @@ def run_simulate(request: SimulateRequest, command: str, meter: Meter | None = N
         participation=_checks.as_share("participation", given.get("participation", experiment.participation)),
         lams=given.get("lams", experiment.lams),
         warm_up=_checks.as_count("warm_up", request.warm_up),
+        model=parse_spec(request.model),
+        evaluate_every=_checks.as_count("evaluate_every", request.evaluate_every),
+        n_threads=_checks.as_count("n_threads", request.n_threads),
+        checkpoint=request.checkpoint,
     )
     with ResultFolder(request.out or Path(f"simulate-{name}"), force=request.force) as folder:
         job = kind(run)
@@ -166,6 +184,8 @@ def choose_lam(
     rounds: int = 200,
     participation: float = 1.0,
     random_state: int = 0,
+    model: Model | None = None,
+    n_threads: int = 1,
     callback: Callable[[float, Round], bool] = lambda lam, record: False,
 ) -> LamChoice:
     """Choose lam on a validation split: a fifth of every client's training rows, after few rounds.
@@ -180,7 +200,7 @@ def choose_lam(
     rounds : int
         For each lam, from the same start: with a concave penalty a start from the answer at another lam would keep
         devices that have left their cluster there outside for good.
-    participation, random_state
+    participation, random_state, model, n_threads
         As for `federated.simulate`.
     callback : function
         (lam, Round) -> whether to give up.
@@ -204,7 +224,7 @@ def choose_lam(
     rng = np.random.default_rng([random_state, 1])
     held = [_hold_out(client, rng) for client in clients]
     grid = np.sort(np.asarray(lams, dtype=np.float64))
-    accuracy = np.empty((len(grid), len(held)))
+    score = np.empty((len(grid), len(held)))
     for k, lam in enumerate(grid.tolist()):
         stopped = False
 
@@ -213,11 +233,23 @@ def choose_lam(
             stopped = callback(lam, record)
             return stopped
 
-        accuracy[k] = simulate(make(lam), held, rounds, participation, random_state, each).client_accuracy
+        history = simulate(
+            make(lam),
+            held,
+            rounds,
+            participation,
+            random_state,
+            each,
+            model=model,
+            evaluate_every=rounds,
+            n_threads=n_threads,
+        )
         if stopped:
             raise KeyboardInterrupt
-    means = accuracy.mean(axis=1)
-    apart = accuracy[int(np.argmax(means))] - accuracy
+        known = np.isfinite(history.client_accuracy).all()
+        score[k] = history.client_accuracy if known else -history.client_loss
+    means = score.mean(axis=1)
+    apart = score[int(np.argmax(means))] - score
     error = apart.std(axis=1, ddof=1) / math.sqrt(len(held)) if len(held) > 1 else np.zeros(len(grid))
     behind = apart.mean(axis=1)
     return LamChoice(grid, means, behind, error, float(grid[behind <= error].max()))
@@ -245,6 +277,10 @@ class _Run:
     participation: float
     lams: tuple[float, ...] | None
     warm_up: int
+    model: Spec
+    evaluate_every: int
+    n_threads: int
+    checkpoint: Path | None
 
 
 class _Bench:
@@ -256,6 +292,9 @@ class _Bench:
         self.curves: list[dict[str, Any]] = []
         self.warm_ups: list[dict[str, Any]] = []
         self.data = DataPlan(run.data, [CONVERGENCE])
+        kind = pick("model", run.model, models())
+        check_options("model", run.model, kind)
+        self.model: Model = kind(**run.model.options)
         known = systems()
         self.classes = [pick("systems", spec, known) for spec in run.specs]
         for spec, item in zip(run.specs, self.classes, strict=True):
@@ -310,22 +349,38 @@ class _Bench:
 
         def each(record: Round) -> bool:
             if meter is not None:
-                words = f"{spec.text}, seed {seed}, accuracy {record.accuracy:.3f}"
-                meter.rounds(words, record.round, run.rounds, record.seconds)
+                meter.rounds(f"{spec.text}, seed {seed}", record.round, run.rounds, record.seconds)
             return stop()
 
-        history = simulate(system, clients, run.rounds, self._share(spec), seed, each)
+        checkpoint = None
+        if run.checkpoint is not None:
+            run.checkpoint.mkdir(parents=True, exist_ok=True)
+            checkpoint = run.checkpoint / f"{self.run.specs.index(spec)}-{spec.name}-{seed}.npz"
+        history = simulate(
+            system,
+            clients,
+            run.rounds,
+            self._share(spec),
+            seed,
+            each,
+            model=self.model,
+            labels=labels,
+            evaluate_every=run.evaluate_every,
+            n_threads=run.n_threads,
+            checkpoint=checkpoint,
+        )
+        measured = [record for record in history.rounds if math.isfinite(record.loss)] or history.rounds
         self.rows.append(
             {
                 "system": spec.text,
                 "seed": seed,
                 "lam": getattr(system, "lam", math.nan),
                 "rounds": len(history.rounds),
-                "accuracy": history.final_accuracy,
-                "weighted_accuracy": history.rounds[-1].weighted_accuracy,
-                "loss": history.rounds[-1].loss,
+                "accuracy": measured[-1].accuracy,
+                "weighted_accuracy": measured[-1].weighted_accuracy,
+                "loss": measured[-1].loss,
                 "n_clusters": history.n_clusters,
-                "ari": adjusted_rand(history.labels, labels),
+                "ari": history.rounds[-1].ari,
                 "bytes_up": history.bytes_up,
                 "bytes_down": history.bytes_down,
                 "cpu_seconds": time.process_time() - begun,
@@ -361,14 +416,16 @@ class _Bench:
                 rounds=rounds,
                 participation=self._share(spec),
                 random_state=seed,
+                model=self.model,
+                n_threads=run.n_threads,
                 callback=each,
             )
         except KeyboardInterrupt:
             if not stop():
                 raise
             return None
-        for lam, accuracy, behind, error in zip(*choice[:4], strict=True):
-            told = {"system": spec.text, "seed": seed, "lam": float(lam), "accuracy": float(accuracy)}
+        for lam, score, behind, error in zip(*choice[:4], strict=True):
+            told = {"system": spec.text, "seed": seed, "lam": float(lam), "score": float(score)}
             told |= {"behind": float(behind), "error": float(error), "chosen": lam == choice.chosen}
             self.warm_ups.append(told)
         return choice.chosen
@@ -380,6 +437,7 @@ class _Bench:
             ("seeds", ", ".join(map(str, run.seeds))),
             ("rounds", str(run.rounds)),
             ("participation", f"{run.participation:g}"),
+            ("model", run.model.text),
         ]
         if self.warm_ups:
             grid = ", ".join(f"{lam:g}" for lam in run.lams or ())

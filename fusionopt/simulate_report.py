@@ -90,7 +90,8 @@ class SimulateContent:
         ]
         n = min(len(run) for run in runs)
         arrays = [np.array(run[:n], dtype=np.float64) for run in runs]
-        return arrays[0][:, 0], [array[:, 1] for array in arrays]
+        known = np.all([np.isfinite(array[:, 1]) for array in arrays], axis=0)
+        return arrays[0][known, 0], [array[known, 1] for array in arrays]
 
     def render(self, figures: Sequence[Figure]) -> str:
         """The page as one string."""
@@ -121,6 +122,11 @@ class BenchContent(SimulateContent):
     classes: dict[str, str]
     is_paper: bool
 
+    @property
+    def score(self) -> str:
+        """What the systems are compared by."""
+        return "accuracy" if any(math.isfinite(row["accuracy"]) for row in self.rows) else "loss"
+
     title = "Federated systems on the same clients"
 
     def draw(self) -> Iterator[tuple[Figure, Axes]]:
@@ -129,8 +135,12 @@ class BenchContent(SimulateContent):
             "Mean over the seeds, and their range." if len({row["seed"] for row in self.rows}) > 1 else ""
         )
         yield (
-            Figure("accuracy", "", f"Accuracy on the clients' own test rows, mean over clients. {spread}"),
-            self._along("accuracy", "Accuracy along the rounds", "mean accuracy"),
+            Figure(
+                self.score,
+                "",
+                f"{self.score.title()} on the clients' own test rows, mean over clients. {spread}",
+            ),
+            self._along(self.score, f"{self.score.title()} along the rounds", f"mean {self.score}"),
         )
         yield (
             Figure("clusters", "", f"Number of clusters along the rounds. {spread}"),
@@ -141,7 +151,7 @@ class BenchContent(SimulateContent):
                 Figure(
                     "traffic",
                     "",
-                    "The same accuracy against what was sent until then, both ways, all clients together.",
+                    f"The same {self.score} against what was sent until then, both ways, all clients together.",
                 ),
                 self._traffic(),
             )
@@ -150,7 +160,8 @@ class BenchContent(SimulateContent):
                 Figure(
                     "warm-up",
                     "",
-                    "Accuracy on held-out training rows after the warm-up, for each lam; the lam chosen is filled.",
+                    "Accuracy on held-out rows after the warm-up (minus the loss where nothing is classified), "
+                    "for each lam; the lam chosen is filled.",
                 ),
                 self._warm_up(),
             )
@@ -172,12 +183,12 @@ class BenchContent(SimulateContent):
         for name, style in self.styles().items():
             _, ups = self.curve(name, "round", "bytes_up")
             _, downs = self.curve(name, "round", "bytes_down")
-            _, runs = self.curve(name, "round", "accuracy")
-            sent = np.cumsum(np.mean(ups, axis=0) + np.mean(downs, axis=0)) / 2**20
-            if sent[-1] > 0:
+            at, runs = self.curve(name, "round", self.score)
+            sent = np.cumsum(np.mean(ups, axis=0) + np.mean(downs, axis=0))[at.astype(int) - 1] / 2**20
+            if len(sent) and sent[-1] > 0:
                 ax.plot(sent, np.mean(runs, axis=0), label=name, linewidth=1.4, **style)
         ax.set_xscale("log")
-        dress(ax, "Accuracy against traffic", "MiB sent", "mean accuracy")
+        dress(ax, f"{self.score.title()} against traffic", "MiB sent", f"mean {self.score}")
         legend_below(ax)
         return ax
 
@@ -192,7 +203,7 @@ class BenchContent(SimulateContent):
             }
             ax.plot(
                 [row["lam"] for row in mine],
-                [row["accuracy"] for row in mine],
+                [row["score"] for row in mine],
                 marker="o",
                 markersize=6,
                 markerfacecolor="none",
@@ -200,8 +211,8 @@ class BenchContent(SimulateContent):
                 **style,
             )
             chosen = next(row for row in mine if row["chosen"])
-            ax.plot(chosen["lam"], chosen["accuracy"], marker="o", markersize=6, color=style["color"])
-        dress(ax, "Warm-up", "lam", "held-out accuracy")
+            ax.plot(chosen["lam"], chosen["score"], marker="o", markersize=6, color=style["color"])
+        dress(ax, "Warm-up", "lam", "held-out score")
         legend_below(ax)
         return ax
 
@@ -210,8 +221,9 @@ class BenchContent(SimulateContent):
 
     def tables(self) -> list[str]:
         """Means over the seeds beside the paper's, every run, and why they may differ from the paper's."""
-        local = {row["seed"]: row["accuracy"] for row in self.rows if self.classes[row["system"]] == "Local"}
-        header = ["system", "accuracy", "clusters", "adjusted Rand", "MiB up", "MiB down", "CPU s"]
+        score = self.score
+        local = {row["seed"]: row[score] for row in self.rows if self.classes[row["system"]] == "Local"}
+        header = ["system", score, "clusters", "adjusted Rand", "MiB up", "MiB down", "CPU s"]
         if local and len(self.classes) > 1:
             header.insert(2, "above Local")
         if self.is_paper:
@@ -220,7 +232,7 @@ class BenchContent(SimulateContent):
         for name, rows in self._groups():
             cells = [
                 escape(name),
-                _spread(rows, lambda row: row["accuracy"], 4),
+                _spread(rows, lambda row: row[score], 4),
                 _spread(rows, lambda row: row["n_clusters"], 3),
                 _spread(rows, lambda row: row["ari"], 3),
                 _spread(rows, lambda row: row["bytes_up"] / 2**20, 4),
@@ -229,7 +241,7 @@ class BenchContent(SimulateContent):
             ]
             if local and len(self.classes) > 1:
                 both = [row for row in rows if row["seed"] in local]
-                cells.insert(2, _spread(both, lambda row: row["accuracy"] - local[row["seed"]], 3))
+                cells.insert(2, _spread(both, lambda row: row[score] - local[row["seed"]], 3))
             if self.is_paper:
                 told = PAPER.get(self.classes[name], (None, None, None))
                 cells += ["–" if value is None else number(value, 4) for value in told]
@@ -274,7 +286,7 @@ class BenchContent(SimulateContent):
         lines = []
         for name, rows in self._groups():
             told = [
-                f"accuracy {_spread(rows, lambda row: row['accuracy'], 4)}",
+                f"{self.score} {_spread(rows, lambda row: row[self.score], 4)}",
                 f"clusters {_spread(rows, lambda row: row['n_clusters'], 3)}",
                 f"adjusted Rand {_spread(rows, lambda row: row['ari'], 3)}",
             ]

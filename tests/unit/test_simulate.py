@@ -123,6 +123,33 @@ def test_ctrl_c_before_anything_is_finished_leaves_nothing(tmp_path, monkeypatch
     assert not out.exists() and list(tmp_path.iterdir()) == []
 
 
+def test_numbers_are_predicted_and_a_broken_run_goes_on(tmp_path, capsys):
+    given = [
+        "--data",
+        "fedsoft-synthetic:n_clients=6",
+        "--model",
+        "linear:intercept=False",
+        "--evaluate-every",
+        "3",
+    ]
+    given += ["--checkpoint", str(tmp_path / "kept")]
+    runs = []
+    for k, rounds in enumerate(("4", "8")):
+        out = tmp_path / f"out{k}"
+        assert main(["simulate", "fedavg:steps=2", *given, "--rounds", rounds, "--out", str(out)]) == OK
+        runs.append(rows_of(out / "curves.csv"))
+    assert "fedavg:steps=2: loss" in capsys.readouterr().out
+    for row, again in zip(runs[0][:3], runs[1], strict=False):
+        assert {k: v for k, v in row.items() if k != "seconds"} == {
+            k: v for k, v in again.items() if k != "seconds"
+        }
+    clients, _, _ = datasets.make_fedsoft_synthetic(n_clients=6, random_state=0)
+    model = federated.LinearModel(intercept=False)
+    whole = federated.simulate(federated.FedAvg(steps=2), clients, 8, 1.0, 0, model=model)
+    (row,) = rows_of(tmp_path / "out1" / "table.csv")
+    assert float(row["loss"]) == whole.final_loss and row["accuracy"] == ""
+
+
 def test_a_time_limit_is_told(tmp_path, capsys):
     out = tmp_path / "out"
     given = ["--data", SMALL, "--rounds", "100000", "--time-limit", "0.5", "--out", str(out)]
@@ -147,6 +174,7 @@ def test_a_time_limit_is_told(tmp_path, capsys):
         (["fedavg", "--data", "ellipses+nothing"], "'nothing' is unknown; give one of label-swap"),
         (["fedavg", "--seeds", "1,1"], "is not a list of different whole numbers"),
         (["fedavg", "--rounds", "0"], "--rounds"),
+        (["fedavg", "--model", "quadratic"], "'quadratic' is unknown; give one of linear, logistic, softmax"),
         (["squaredpenalty", "--lams", "0.1,-3"], r"lam=-3\.0 is negative"),
         (["local", "--data", "appendix-c"], "'local' is not pdmm"),
         (["pdmm:tau=3", "--data", "appendix-c"], "tau=3 breaks tau < 2 nu"),
@@ -210,7 +238,7 @@ def test_lam_is_chosen_by_training_rows_alone():
     assert not alike.all()
     blind = [ClientData(c.x_train, c.y_train, c.x_test[::-1], c.y_test) for c in clients]
     again = choose(blind)
-    np.testing.assert_array_equal(again.accuracy, choice.accuracy)
+    np.testing.assert_array_equal(again.score, choice.score)
     with pytest.raises(KeyboardInterrupt):
         choose_lam(
             lambda lam: federated.SquaredPenalty(lam=lam), clients, lams, callback=lambda lam, record: True
