@@ -25,6 +25,7 @@ from fusionopt.penalties.l2_norm import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import Coupling, EdgeCoupling, ProductCoupling, tally
 from fusionopt.recovery._nodes import (
+    BEYOND,
     EPS,
     ClusterSums,
     NodeFunctions,
@@ -129,6 +130,7 @@ def check_problem(problem: FusionProblem) -> NodeLoss:
     return problem.loss
 
 
+@BEYOND
 def build_model(problem: FusionProblem, labels: ArrayLike) -> ClusterModel:
     """Check the arguments, shift and scale."""
     loss = check_problem(problem)

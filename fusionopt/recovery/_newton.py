@@ -82,6 +82,8 @@ class Newton:
 def _solve_dense(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
     """Cholesky with the least multiple of the identity that it needs."""
     size = float(np.abs(np.diagonal(matrix)).max())
+    if not np.isfinite(matrix).all():
+        return rhs / size if np.isfinite(size) else np.zeros_like(rhs)
     ridge = 0.0
     for power in range(-15, 0):
         try:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 SumClusters = Callable[[FloatArray], FloatArray]
 
+BEYOND = np.errstate(over="ignore", invalid="ignore")
+"""As a decorator: lam beyond 1e150 times what the data know gives inf and NaN here and there, which prove nothing."""
 EPS = float(np.finfo(np.float64).eps)
 
 

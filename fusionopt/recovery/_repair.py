@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt.recovery._coupling import tally
-from fusionopt.recovery._nodes import EPS
+from fusionopt.recovery._nodes import BEYOND, EPS
 from fusionopt.recovery._regions import Patch, Region
 
 FloatArray = NDArray[np.float64]
@@ -36,6 +36,7 @@ class FoundFlow:
     """(n, d): a witness of how short the flow can be at best; see `potential_bounds`."""
 
 
+@BEYOND
 def repaired(region: Region, demand: FloatArray, flow: FloatArray, lam: float) -> FoundFlow:
     """Repair `flow`, in place, to exact divergence; then rounds for the clusters where it is longer than lam.
 

@@ -12,7 +12,7 @@ from fusionopt import _checks
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
 from fusionopt.recovery._model import ClusterModel, build_model
-from fusionopt.recovery._nodes import EPS, QuadraticNodes, as_matrices, lengths, traces
+from fusionopt.recovery._nodes import BEYOND, EPS, QuadraticNodes, as_matrices, lengths, traces
 from fusionopt.recovery._regions import Clique, Patch, Region
 from fusionopt.recovery._repair import FoundFlow, potential_bounds
 from fusionopt.recovery.flow import (
@@ -154,6 +154,7 @@ def certify(
     return certified(model, given, start)[0]
 
 
+@BEYOND
 def certified(
     model: ClusterModel, given: FloatArray | None, start: FloatArray | None
 ) -> tuple[Certification, ScaledSolution]:

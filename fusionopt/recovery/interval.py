@@ -14,7 +14,7 @@ from fusionopt.clusters import first_appearance
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._coupling import tally
 from fusionopt.recovery._model import build_model, check_problem
-from fusionopt.recovery._nodes import lengths
+from fusionopt.recovery._nodes import BEYOND, lengths
 from fusionopt.recovery._regions import Region
 from fusionopt.recovery._repair import potential_bounds, repaired
 from fusionopt.recovery.certify import Certification, certified, certify
@@ -244,8 +244,12 @@ def recovery_interval(
     )
 
 
-def _checked_lams(lams: ArrayLike) -> FloatArray:
+def _checked_lams(lams: object) -> FloatArray:
     values = np.unique(_checks.as_vector("lams", lams))
+    if len(values) == 0:
+        _checks.refuse(
+            "lams is empty; give one value or more.", argument="lams", got=[], wanted="positive values"
+        )
     if values[0] <= 0:
         _checks.refuse(
             f"lams has {float(values[0]):g}; give positive values.",
@@ -308,7 +312,8 @@ class FlowCurve(NamedTuple):
     """inf where a cluster is not connected by inside edges, NaN where the restricted centres have met."""
 
 
-def flow_curve(problem: FusionProblem, labels: ArrayLike, lams: Iterable[float]) -> FlowCurve:
+@BEYOND
+def flow_curve(problem: FusionProblem, labels: ArrayLike, lams: ArrayLike | Iterable[float]) -> FlowCurve:
     """The least flow that the clusters need, as a function of lam, within some thousandths.
 
     Parameters
@@ -328,7 +333,7 @@ def flow_curve(problem: FusionProblem, labels: ArrayLike, lams: Iterable[float])
         As in `min_flow`.
     """
     names = first_appearance(_checks.as_labels("labels", labels, problem.n_nodes))
-    grid = _checked_lams(list(lams))
+    grid = _checked_lams(list(lams) if isinstance(lams, Iterable) else lams)
     lower, upper = np.full(len(grid), np.nan), np.full(len(grid), np.nan)
     before: list[tuple[FloatArray, float, float]] = []
     for place, lam in enumerate(grid.tolist()):
@@ -421,6 +426,13 @@ def path_proofs(path: _Path) -> list[PathProof]:
     InvalidArgumentError, InvalidTypeError
         As in `certify`.
     """
+    if not hasattr(path, "results"):
+        _checks.refuse_type(
+            f"path is a {type(path).__name__}; give a PathResult, from solution_path.",
+            argument="path",
+            got=type(path).__name__,
+            wanted="a PathResult",
+        )
     proofs = []
     for result in path.results:
         solved: _Solved = result

@@ -11,7 +11,7 @@ from fusionopt import _checks
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery._model import ClusterModel, build_model, cluster_minimisers
 from fusionopt.recovery._newton import Newton
-from fusionopt.recovery._nodes import EPS, lengths, traces
+from fusionopt.recovery._nodes import BEYOND, EPS, lengths, traces
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -124,6 +124,7 @@ def solve_restricted(
     return published(model, solve_scaled(model, first))
 
 
+@BEYOND
 def published(model: ClusterModel, solution: ScaledSolution) -> RestrictedSolution:
     """In the units of the data."""
     centers = model.to_centers(solution.y)
@@ -141,6 +142,7 @@ def published(model: ClusterModel, solution: ScaledSolution) -> RestrictedSoluti
     )
 
 
+@BEYOND
 def solve_scaled(model: ClusterModel, start: FloatArray | None = None) -> ScaledSolution:
     """The restricted problem in the units of the model; see `solve_restricted`."""
     newton = Newton(model)

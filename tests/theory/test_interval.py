@@ -175,3 +175,30 @@ def test_path_proofs_say_which_lams_are_proved():
 def test_refusals(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("lams", [[], 2.0, None, "x", [[1.0, 2.0]], [0.0, 1.0]])
+def test_a_curve_wants_a_list_of_lams(lams):
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="lams"):
+        flow_curve(LINE, [0, 0, 1, 1, 1][: LINE.n_nodes], lams)
+    if lams is not None:
+        with pytest.raises((InvalidArgumentError, InvalidTypeError), match="lams"):
+            recovery_interval(LINE, [0, 0, 1, 1, 1][: LINE.n_nodes], lams)
+
+
+def test_a_path_is_wanted():
+    with pytest.raises(InvalidTypeError, match="give a PathResult"):
+        path_proofs(3)
+
+
+@pytest.mark.parametrize(
+    "graph", [Graph.complete(4), Graph.chain(4), Graph.complete(4, node_weights=[1, 2, 3, 0])]
+)
+@pytest.mark.parametrize("lam", [1e-320, 1e-300, 1e300, 1e308])
+def test_lams_beyond_all_data_warn_of_nothing(graph, lam):
+    problem = FusionProblem(SquaredDistance([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0], [6.0, 5.0]]), graph, lam=lam)
+    told = certify(problem, [0, 0, 1, 1], duals=np.zeros((graph.n_edges, 2)))
+    assert not told.holds and told.refuted == (lam < 1)
+    whole = certify(problem, graph.component_labels, duals=np.zeros((graph.n_edges, 2)))
+    assert whole.holds or lam < 1
+    flow_curve(problem, [0, 0, 1, 1], [lam])
