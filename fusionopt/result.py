@@ -291,6 +291,8 @@ class Result:
             dual_objective=self.dual_objective,
             gap=self.gap,
             status=self.status,
+            eps_rel=self.settings.eps_rel,
+            eps_abs=self.settings.eps_abs,
         )
 
     def refit(self) -> FloatArray:

@@ -54,3 +54,18 @@ def test_missing_cells_stay_missing_in_the_check(tmp_path):
     for name, cells, code in (("same", a, 0), ("filled", np.nan_to_num(a), 1)):
         np.save(tmp_path / f"{name}.npy", cells)
         assert verify.main([str(tmp_path / "c.npz"), "--data", str(tmp_path / f"{name}.npy")]) == code
+
+
+def test_the_word_optimal_is_held_to_the_tolerance_that_was_asked_for(tmp_path):
+    points = np.random.default_rng(0).standard_normal((30, 2))
+    problem = fo.FusionProblem(fo.SquaredDistance(points), lam=0.02)
+    early = fo.solve(problem, fo.AdmmSettings(eps_rel=1e-9, max_iter=2, check_every=1))
+    assert early.status == "user_limit" and early.rel_gap > 1e-7
+    np.save(tmp_path / "d.npy", points)
+    for word, code in (("user_limit", 0), ("optimal", 1)):
+        arrays = dict(early.certificate().arrays)
+        arrays["status"] = np.frombuffer(word.encode(), dtype=np.uint8)
+        Certificate(arrays).save(tmp_path / "c.npz")
+        assert verify.main([str(tmp_path / "c.npz"), "--data", str(tmp_path / "d.npy")]) == code
+    fo.solve(problem).certificate().save(tmp_path / "c.npz")
+    assert verify.main([str(tmp_path / "c.npz"), "--data", str(tmp_path / "d.npy")]) == 0
