@@ -122,7 +122,18 @@ def as_counts(name: str, value: ArrayLike) -> FloatArray:
 
 
 def _as_clusters(clusters: Sequence[Sequence[int]], m: int) -> list[IntArray]:
-    groups = [np.asarray(members, dtype=np.int64).ravel() for members in clusters]
+    try:
+        found = [np.asarray(members).ravel() for members in clusters]
+    except TypeError:
+        found = [np.empty(0)]
+    if any(len(members) and members.dtype.kind not in "iu" for members in found):
+        _checks.refuse_type(
+            "clusters must be lists of whole client numbers.",
+            argument="clusters",
+            got=_checks.shown(clusters),
+            wanted="lists of client numbers",
+        )
+    groups = [members.astype(np.int64) for members in found]
     if len(groups) == 0 or min(map(len, groups)) == 0:
         _checks.refuse(
             "clusters is empty or has an empty cluster; give at least one client for each.",

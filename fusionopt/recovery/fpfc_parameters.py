@@ -139,7 +139,7 @@ def check_fpfc_parameters(
     q = c ** (steps / 2) if 0.0 <= c < 1.0 else math.nan
     active = max(int(share * m), 1)
     together = active * (active - 1) / (m * (m - 1)) if m > 1 else 1.0
-    step = alpha <= (1 + 1e-12) / (L_f + 2 * rho - L_minus) and rho > L_minus
+    step = rho > L_minus and alpha <= (1 + 1e-12) / (L_f + 2 * rho - L_minus)
     printed = {
         "alpha <= 1 / (L_f + 2 rho - L_-)": step,
         "T > -2 log 2 / log c": q < 1 / 2,

@@ -213,8 +213,23 @@ def fpfc_constants(
         "c", "q", "L_g", "first_denominator", "D", "C_1", "C_2" as printed, "C_1_corrected", "C_2_corrected" (C_2 over
         p_2), "printed_conditions", "corrected_conditions" (1.0 or 0.0).
     """
+    for name, value in (("lipschitz", lipschitz), ("lam", lam), ("xi", xi), ("rho", rho), ("alpha", alpha)):
+        _checks.as_positive_scalar(name, value)
+    _checks.as_nonnegative_scalar("curvature_below", curvature_below)
+    _checks.as_scalar_between("a", a, 2.0, math.inf, "SCAD needs a > 2")
+    for name, count in (("n_local_steps", n_local_steps), ("n_nodes", n_nodes)):
+        _checks.as_count(name, count)
+    _checks.as_share("participation", participation)
+    if _checks.as_nonnegative_scalar("pair_participation", pair_participation) > participation:
+        _checks.refuse(
+            f"pair_participation={pair_participation:g} is above participation={participation:g}; two devices are "
+            "never active together more often than one of them.",
+            argument="pair_participation",
+            got=pair_participation,
+            wanted="at most participation",
+        )
     mu, lip_h = rho - curvature_below, lipschitz + rho
-    c = 1.0 - 2.0 * alpha * mu * lip_h / (lip_h + mu)
+    c = 1.0 - 2.0 * alpha * mu * lip_h / (lip_h + mu) if mu > 0 else math.nan
     q = c ** (n_local_steps / 2.0) if 0 < c < 1 else math.nan
     lip_g = max(lam / xi, 1.0 / (a - 1.0))
     first = rho - lipschitz - 2.0 * q / (1.0 - q) * lip_h
@@ -267,6 +282,11 @@ def fpfc_theorem1(
         As in `fpfc_constants`.
     """
     columns = ("gradient_squares", "prox_squares", "residual_squares")
+    _checks.check_instance("trace", trace, Mapping, "for instance Result.trace")
+    start, least = (
+        _checks.as_real(name, value)
+        for name, value in (("objective_start", objective_start), ("objective_least", objective_least))
+    )
     missing = [name for name in columns if name not in trace]
     if missing:
         _checks.refuse(
@@ -275,9 +295,17 @@ def fpfc_theorem1(
             got=sorted(trace),
             wanted="the squared norms of each round",
         )
-    rows = [_checks.as_nonnegative_array(name, trace[name]) for name in columns]
+    rows = [_checks.as_nonnegative_array(name, trace[name]).ravel() for name in columns]
+    if len({len(row) for row in rows}) > 1 or len(rows[0]) == 0:
+        told = ", ".join(str(len(row)) for row in rows)
+        _checks.refuse(
+            f"the columns of trace have {told} rows; give one entry a round in each.",
+            argument="trace",
+            got=[len(row) for row in rows],
+            wanted="columns of one length",
+        )
     known = fpfc_constants(lam=lam, xi=xi, n_nodes=n_nodes, **constants)
-    room = objective_start - objective_least + n_nodes * xi * lam / 4.0
+    room = start - least + n_nodes * xi * lam / 4.0
     rounds = len(rows[0])
     left = [float(rows[0].mean()), float(rows[1].max()), float(rows[2].mean())]
     ball = (n_nodes * lam * xi / (lam + xi)) ** 2
@@ -334,6 +362,11 @@ def cfl_cosines(*, gradients: ArrayLike, labels: ArrayLike, weights: ArrayLike |
         if weights is None
         else _checks.as_node_weights("weights", weights, len(g), of="client")
     )
+    sizes = np.abs(g).max(axis=1)
+    g = (
+        g / np.ldexp(1.0, np.frexp(sizes)[1])[:, None]
+    )  # cosines do not know units, which may over- or underflow
+    share = share * np.ldexp(1.0, np.frexp(sizes)[1] - np.frexp(sizes.max())[1])
     norms = np.sqrt(np.square(g).sum(axis=1))
     if float(norms.min()) == 0:
         _checks.refuse(
@@ -458,6 +491,18 @@ def fedsoft_limit(
             got=(blocks.shape, a.shape, u.shape),
             wanted="(N, d, d), (N, d), (N, S)",
         )
+    weakest = np.linalg.eigvalsh(blocks)[:, 0]
+    lopsided = np.abs(blocks - blocks.transpose(0, 2, 1)).max(axis=(1, 2)) > 1e-9 * np.abs(blocks).max(
+        axis=(1, 2)
+    )
+    if bool(lopsided.any()) or float(weakest.min()) <= 0:
+        k = int(np.flatnonzero(lopsided | (weakest <= 0))[0])
+        _checks.refuse(
+            f"hessians[{k}] is not symmetric and positive definite, which the theorem assumes of every client.",
+            argument="hessians",
+            got=float(weakest[k]),
+            wanted="positive definite matrices",
+        )
     total = u.sum(axis=1)
     solver = np.linalg.inv(blocks + strength * total[:, None, None] * np.eye(d))
     v = u * n[:, None] / (u * n[:, None]).sum(axis=0)
@@ -466,7 +511,7 @@ def fedsoft_limit(
     shift = np.einsum("ks,kab,kbc,kc->sa", v, solver, blocks, a).ravel()
     fixed = np.linalg.solve(np.eye(groups * d) - lead, shift)
     factor = float(np.abs(np.linalg.eigvals(lead)).max())
-    weak = float(np.linalg.eigvalsh(blocks)[:, 0].min())
+    weak = float(weakest.min())
     bound = float((strength * total / (strength * total + weak)).max())
 
     def joint(weights: FloatArray) -> FloatArray:
@@ -476,7 +521,7 @@ def fedsoft_limit(
         known = np.einsum("ks,kab,kbc,kc->sa", share, solver, blocks, a).ravel()
         return np.linalg.solve(np.eye(groups * d) - part, known)
 
-    size = float(np.abs(fixed).max())
+    size = float(np.abs(fixed).max()) or 1.0  # centres of exactly zero are as close as can be
     reached, observed = fixed, factor
     if centers is not None:
         run = _checks.as_array("centers", centers).reshape(-1, groups * d)
@@ -542,6 +587,18 @@ def rfedavg_bound(
     reference, smoothness, shift : float
         Gamma_t = R(b*); L_2; ||b~ - b*||.
     """
+    for name, value in (
+        ("lipschitz", lipschitz),
+        ("gradient_bound", gradient_bound),
+        ("step", step),
+        ("distance", distance),
+        ("next_distance", next_distance),
+        ("next_gap", next_gap),
+        ("reference", reference),
+        ("smoothness", smoothness),
+        ("shift", shift),
+    ):
+        _checks.as_nonnegative_scalar(name, value)
     top = reference + 0.5 * smoothness * shift**2
     near = 0.5 * lipschitz * distance**2
     printed = near - 0.5 * lipschitz * (step * gradient_bound) ** 2 + lipschitz * step * gradient_bound * top

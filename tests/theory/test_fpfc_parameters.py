@@ -49,3 +49,10 @@ def test_too_long_a_step_has_no_contraction():
 def test_a_smoothing_beyond_lam_is_refused():
     with pytest.raises(InvalidArgumentError, match=r"xi=0\.7 is not below lam=0\.6"):
         check_fpfc_parameters(lipschitz=1.0, lam=0.6, xi=0.7, rho=1.0, alpha=0.1, local_steps=5)
+
+
+def test_a_rho_below_the_curvature_fails_without_a_crash():
+    report = check_fpfc_parameters(
+        lipschitz=1.0, lam=0.6, xi=0.05, rho=1.0, alpha=0.1, local_steps=10, lower_curvature=3.0
+    )
+    assert not report.printed["rho > L_-"] and not report.printed["alpha <= 1 / (L_f + 2 rho - L_-)"]

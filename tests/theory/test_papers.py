@@ -252,3 +252,72 @@ def test_a_balanced_clustering_gains_nothing_and_one_cluster_has_no_weights():
 def test_refusals(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+RUN = {
+    "trace": {name: [1.0, 0.5] for name in ("gradient_squares", "prox_squares", "residual_squares")},
+    "objective_start": 10.0,
+    "lam": 0.6,
+    "xi": 0.05,
+    "n_nodes": 12,
+    "lipschitz": 1.5,
+    "curvature_below": 0.0,
+    "a": 3.7,
+    "rho": 30.0,
+    "alpha": 0.016,
+    "n_local_steps": 10,
+    "participation": 1.0,
+    "pair_participation": 1.0,
+}
+ROUND = dict.fromkeys(
+    (
+        "lipschitz",
+        "gradient_bound",
+        "step",
+        "distance",
+        "next_distance",
+        "next_gap",
+        "reference",
+        "smoothness",
+    ),
+    1.0,
+) | {"shift": 0.1}
+SOFT = {
+    "hessians": np.array([np.eye(2)] * 3),
+    "minimisers": np.zeros((3, 2)),
+    "importance": np.full((3, 2), 0.5),
+    "sizes": [1, 2, 3],
+    "lam": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "numbers", "name"),
+    [
+        *(
+            ("fpfc-1", RUN | {name: 0}, name)
+            for name in ("xi", "n_nodes", "a", "n_local_steps", "participation")
+        ),
+        ("fpfc-1", RUN | {"trace": RUN["trace"] | {"prox_squares": [1.0]}}, "2, 1, 2 rows"),
+        ("fpfc-1", RUN | {"trace": {key: [] for key in RUN["trace"]}}, "0, 0, 0 rows"),
+        ("fpfc-1", RUN | {"trace": 3}, "trace is a int"),
+        ("fpfc-1", RUN | {"pair_participation": 2}, "pair_participation=2"),
+        ("rfedavg-15", ROUND | {"shift": np.nan}, "shift=nan"),
+        ("rfedavg-15", ROUND | {"step": -1.0}, "step=-1.0"),
+        ("rfedavg-15", ROUND | {"step": "a"}, "step='a'"),
+        ("fedsoft-5", SOFT | {"hessians": -SOFT["hessians"]}, "positive definite"),
+        ("fedsoft-5", SOFT | {"hessians": SOFT["hessians"] + np.triu(np.ones((2, 2)), 1)}, "symmetric"),
+        ("rfedavg-q1", {"class_counts": np.ones((3, 2)), "clusters": [[0.5], [1]]}, "whole client numbers"),
+        ("rfedavg-q1", {"class_counts": np.ones((3, 2)), "clusters": 3}, "clusters is empty"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(statement, numbers, name):
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match=name):
+        verify(statement, **numbers)
+
+
+def test_statements_at_zero_and_in_extreme_units():
+    assert verify("fedsoft-5", **SOFT).holds  # all minimisers are zero
+    for unit in (1e-200, 1.0, 1e200):
+        finding = verify("cfl-4", gradients=unit * np.array([[1.0, 2.0], [-2.0, -4.0]]), labels=[0, 1])[0]
+        assert finding.holds and finding.figures["balance"] == pytest.approx(1 / 3)
