@@ -14,6 +14,8 @@ constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
+// A path's next lam is often met after this many sweeps of the complete graph.
+constexpr Index kEarlyCheck = 3;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -44,6 +46,7 @@ Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, A
 StepParameters Admm::step(double alpha) const { return {lam_, rho_, alpha, stretch_}; }
 
 void Admm::sweep(double alpha, bool check) {
+    if (alpha != 0.0) n_fused_ = 0;
     Coupling::SweepRequest request;
     request.step = step(alpha);
     penalty_ = coupling_->sweep(request, x_, s_, check ? &g_ : nullptr).penalty;
@@ -54,7 +57,8 @@ bool Admm::run(Index iterations) {
     unproject();
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
-        const bool checking = (since_start_ + 1) % check_every_ == 0;
+        const bool early = warm_ && since_start_ + 1 == kEarlyCheck && coupling_->complete();
+        const bool checking = early || (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
         ++n_iter_;
         ++since_start_;
@@ -190,7 +194,7 @@ bool Admm::check() {
     }
     if (last_.met || due_to_finish) return true;
     if (coupling_->complete()) {
-        const bool due = since_start_ <= 100 || since_start_ % (5 * check_every_) == 0;
+        const bool due = since_start_ % (since_start_ <= 100 ? check_every_ : 5 * check_every_) == 0;
         if (due && n_adapted_ < kMaxAdaptations) {
             adapt_complete(own, lam_ * penalty_ - own.product);
         }
@@ -279,6 +283,8 @@ double Admm::primal_residual() {
 void Admm::restart() {
     finished_.clear();
     best_ = {};
+    n_fused_ = 0;
+    warm_ = true;
     since_start_ = 0;
     n_adapted_ = 0;
     next_adapt_ = 20;
@@ -333,6 +339,7 @@ void Admm::restore(std::vector<double> numbers) {
     stream.close();
     finished_.clear();
     best_ = {};
+    n_fused_ = 0;
     coupling_->set_rho(loss_, rho_);
 }
 
@@ -340,6 +347,7 @@ void Admm::warm_start(const Vector& x) {
     x_ = x;
     finished_.clear();
     best_ = {};
+    n_fused_ = 0;
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
 }

@@ -79,8 +79,8 @@ class Admm {
     void fused_point(Vector& out);
     // Components of the edges whose dual lies inside its ball.
     Index n_fused() {
-        Labels labels;
-        return coupling_->fused_labels(lam_, labels);
+        if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
+        return n_fused_;
     }
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
@@ -125,8 +125,9 @@ class Admm {
     double sweep_work_ = 0.0;  // edges visited at this lam
     Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;
-    Labels labels_;
-    Index n_clusters_ = 0;
+    Labels labels_, fused_labels_;
+    Index n_clusters_ = 0, n_fused_ = 0;  // n_fused_: 0 until the present state has been looked at
+    bool warm_ = false;                   // this lam was started from the state of another
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;

@@ -250,6 +250,8 @@ class CompleteCoupling final : public Coupling {
         // One sum a lane, or the chain of additions would set the time.
         constexpr Index most = PairLayout::kStrip;
         double gaps[most] = {}, aparts[most] = {}, splits[most] = {};
+        Buffer blocks(padded_ * d_);
+        place_blocks(x, 1.0, is_narrow_ ? narrow_layout_.lanes : wide_layout_.lanes, blocks);
         for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
             double keep[most] = {};
             for (Index k = 0; k < d_; ++k)
@@ -259,11 +261,11 @@ class CompleteCoupling final : public Coupling {
                 keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
             }
             const double* const xi = x.data() + i * d_;
-            const double* const xj = x.data() + j * d_;
+            const double* const xj = blocks.data() + j * d_;
             const Index first = std::max<Index>(0, i + 1 - j), last = std::min(lanes, m_ - j);
             for (Index k = 0; k < d_; ++k)
                 for (Index l = first; l < last; ++l) {
-                    const double u = xi[k] - xj[l * d_ + k], theta = keep[l] * y[k * lanes + l];
+                    const double u = xi[k] - xj[k * lanes + l], theta = keep[l] * y[k * lanes + l];
                     gaps[l] += (u - theta) * (u - theta);
                     aparts[l] += u * u;
                     splits[l] += theta * theta;

@@ -305,11 +305,13 @@ class EdgeCoupling final : public Coupling {
         for (const double degree : degree_)
             if (degree > 0.0) floor += static_cast<double>(d_) * noise * noise / degree;
         const bool known = block_ == 1 && direct_.entries() > 0.0;
-        Index passes =
-            pcg(apply, precondition, e, phi, tol, known ? 1 : kPatience, work_, floor, Pieces{*this});
-        if (passes >= (known ? 1 : kPatience) && prepare(1)) {
+        const Index patience = known ? 1 : kPatience;
+        const bool pinned = labels == pinned_;
+        Index passes = 0;
+        if (!pinned) passes = pcg(apply, precondition, e, phi, tol, patience, work_, floor, Pieces{*this});
+        if (pinned || (passes >= patience && prepare(1))) {
             // The inside edges alone, one node of each cluster held: exact for sums that vanish.
-            pin(labels, n_clusters);
+            if (!pinned) pin(labels, n_clusters);
             const auto exact = [&](const Vector& r, Vector& z) {
                 z = r;
                 direct_.solve(z.data(), d_);
@@ -384,6 +386,7 @@ class EdgeCoupling final : public Coupling {
     bool prepare(Index block) {
         if (block_ != block) {
             block_ = block;
+            pinned_.clear();
             const double most = kLargestFactor * static_cast<double>(n_edges_ * d_ * block * block);
             fits_ = direct_.analyse(m_, tail_.data(), head_.data(), n_edges_, block, most);
         }
@@ -391,6 +394,7 @@ class EdgeCoupling final : public Coupling {
     }
     // H + B' R B with the matrix of the last fill_matrix().
     void factor(const QuadraticLoss& loss, Index block) {
+        pinned_.clear();
         const Index size = block * block;
         diagonal_.assign(at(m_ * size), 0.0);
         off_.assign(at(n_edges_ * size), 0.0);
@@ -421,6 +425,7 @@ class EdgeCoupling final : public Coupling {
         }
         direct_.factor(diagonal_.data(), off_.data());
         fresh_ = false;
+        pinned_ = labels;
     }
     Index row_size() const { return (2 * d_ + 2) * kLanes; }
 
@@ -528,6 +533,7 @@ class EdgeCoupling final : public Coupling {
     Index block_ = 0;
     bool fits_ = false, fresh_ = false;   // fresh_: factor of the matrix of the last fill_matrix()
     double passes_ = 0.0, recent_ = 0.0;  // of conjugate gradients: in total, and a running mean of a solve
+    Labels pinned_;  // the partition whose inside edges the factor is of, empty where it is another matrix's
     Vector diagonal_, off_;
     UnionFind sets_;
 };

@@ -123,18 +123,18 @@ FinishReport Admm::finish() {
     FinishReport report;
     // Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
     const double budget = std::fmax(kFreeWork, 0.25 * sweep_work_);
-    Index middle = 0;
-    const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
     // good.
-    if (count_labels(ladder[at(middle)]) == m &&
-        kFullNewton * static_cast<double>(coupling_->n_edges()) > budget) {
+    if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) {
         finished_ = x_;
-        labels_ = ladder[at(middle)];
+        labels_ = fused_labels_;
         n_clusters_ = report.n_clusters = m;
         report.accepted = report.untouched = true;
         return report;
     }
+    Index middle = 0;
+    const std::vector<Labels> ladder = coupling_->partitions(lam_, middle);
+    n_fused_ = 0;  // the state changes below
     // The raw point's own objective: a partition that cannot reach it is wrong.
     sweep(0.0, true);
     const Certificate raw = judge(x_, penalty_);

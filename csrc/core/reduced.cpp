@@ -243,8 +243,10 @@ enum class Outcome { kStationary, kCollision, kStalled };
 // Newton-CG on distinct centres; on a collision `colliding` names the pairs to merge.
 class Newton {
   public:
-    Newton(const ReducedProblem& problem, const Vector& start)
-        : p_(problem),
+    // `stiff`: conjugate gradients were too slow on a problem like this one, so the factor comes first.
+    Newton(const ReducedProblem& problem, const Vector& start, bool stiff = false)
+        : stiff_(stiff),
+          p_(problem),
           n_(problem.loss.n_nodes),
           d_(problem.loss.n_features),
           penalty_(problem, n_, d_),
@@ -308,6 +310,7 @@ class Newton {
     }
     // The collision just reported is not one: go on with the step that showed it.
     void pass_through() { pass_through_ = true; }
+    bool stiff() const { return stiff_; }
     const Vector& centres() const { return current_.w; }
     double objective() const { return current_.objective; }
     double rounding() const { return current_.rounding; }
@@ -446,9 +449,17 @@ class Newton {
         if (direct_ != Direct::kReady) {
             const bool iterate = p_.complete || direct_ == Direct::kTooLarge || limit < kPatience;
             const Index passes = iterate ? limit : kPatience;
-            const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
-            count(made);
-            if (iterate || made < passes || !analyse()) return;
+            if (iterate || !stiff_) {
+                const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
+                count(made);
+                if (iterate || made < passes) return;
+            }
+            stiff_ = true;
+            if (!analyse()) {
+                if (fresh && norm(step_) == 0.0)
+                    count(pcg(apply, precondition, rhs_, step_, forcing, limit, work_));
+                return;
+            }
         }
         factor();
         const auto exact = [&](const Vector& r, Vector& z) {
@@ -543,6 +554,7 @@ class Newton {
         return false;
     }
 
+    bool stiff_;
     const ReducedProblem& p_;
     Index n_, d_;
     Penalty penalty_;
@@ -618,7 +630,7 @@ struct Merger {
 };
 
 Merger merge(const ReducedProblem& problem, const Vector& w,
-             const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+             const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs, bool stiff) {
     const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
     Merger out;
     UnionFind sets(n);
@@ -638,7 +650,7 @@ Merger merge(const ReducedProblem& problem, const Vector& w,
         if (mass[at(g)] > 0.0)
             for (Index a = 0; a < d; ++a) mean[at(g * d + a)] /= mass[at(g)];
     out.problem = std::make_shared<const ReducedProblem>(coarsen(problem, out.group, out.n_groups));
-    out.newton = std::make_shared<Newton>(*out.problem, mean);
+    out.newton = std::make_shared<Newton>(*out.problem, mean, stiff);
     return out;
 }
 
@@ -675,13 +687,13 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
         }
         // All hits at once, else the closest pair alone: a merger has to lower the objective. A hit that
         // keeps coming back is one.
-        const Merger all = merge(current, newton->centres(), newton->colliding);
+        const Merger all = merge(current, newton->centres(), newton->colliding, newton->stiff());
         const double bound = newton->objective() + newton->rounding();
         const bool insist = ++refused > kMaxRefusals;
         const Merger* taken = all.newton->objective() <= bound + all.newton->rounding() ? &all : nullptr;
         Merger one;
         if (taken == nullptr && (newton->colliding.size() > 1 || insist)) {
-            one = merge(current, newton->centres(), {newton->closest()});
+            one = merge(current, newton->centres(), {newton->closest()}, newton->stiff());
             if (insist || one.newton->objective() <= bound + one.newton->rounding()) taken = &one;
         }
         if (taken == nullptr) {
