@@ -78,7 +78,7 @@ class Tables(StrEnum):
     parquet = "parquet"
 
 
-Data = Annotated[Path, typer.Argument(help="Table: .csv, .npy or .npz.", show_default=False)]
+Data = Annotated[Path, typer.Argument(help="Table: .csv, .parquet, .npy or .npz.", show_default=False)]
 Out = Annotated[
     Path | None,
     typer.Option(help="Folder for the results [default: NAME-fusionopt here].", show_default=False),
@@ -423,7 +423,7 @@ def simulate(
 @app.command()
 def info(
     data: Annotated[
-        Path | None, typer.Argument(help="Table: .csv, .npy or .npz.", show_default=False)
+        Path | None, typer.Argument(help="Table: .csv, .parquet, .npy or .npz.", show_default=False)
     ] = None,
     labels_column: LabelsColumn = None,
     drop: Drop = None,

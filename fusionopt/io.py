@@ -1,4 +1,4 @@
-"""Tables in (.csv, .npy, .npz), result folders out.
+"""Tables in (.csv, .parquet, .npy, .npz), result folders out.
 
 Nothing is guessed silently: a cell that is not a finite number is refused with its place, and every liberty
 taken (a row-number column left out, say) is listed in `Table.notes`.
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fusionopt._checks import refuse
 from fusionopt._csv import TextTable, index_of, read_text
-from fusionopt._folder import ResultFolder
+from fusionopt._folder import ResultFolder, require_pyarrow
 
 __all__ = ["ResultFolder", "Standardised", "Table", "read_table", "standardise"]
 
@@ -62,14 +62,14 @@ def read_table(
     key: str | None = None,
     drop_columns: Sequence[str | int] = (),
 ) -> Table:
-    """Read a table of finite numbers from a .csv, .npy or .npz file.
+    """Read a table of finite numbers from a .csv, .parquet, .npy or .npz file.
 
     Parameters
     ----------
     path : path
-        The file; its ending tells the format. A .csv file may be delimited by comma, semicolon, tab or
-        spaces, may have a byte order mark, either kind of line end, and comment lines starting with ``#`` at
-        the top.
+        The file; its ending tells the format (.parquet needs pyarrow). A .csv file may be delimited by
+        comma, semicolon, tab or spaces, may have a byte order mark, either kind of line end, and comment lines
+        starting with ``#`` at the top.
     labels_column : str or int, optional
         Column with known labels, by name or by index from 0 (negative: from the end). It may hold text. For a
         .npz file it may also name a one-dimensional array of the file.
@@ -93,6 +93,8 @@ def read_table(
     InvalidArgumentError
         The file is missing, empty, a folder, of an unknown type or pickled; a column holds text; a cell is
         missing, NaN or infinite; the rows differ in length; a named column does not exist.
+    MissingDependencyError
+        A .parquet file without pyarrow.
 
     Notes
     -----
@@ -109,22 +111,23 @@ def read_table(
         )
     if source.is_dir():
         refuse(
-            f"{str(source)!r} is a folder; a .csv, .npy or .npz file in it is wanted.",
+            f"{str(source)!r} is a folder; a .csv, .parquet, .npy or .npz file in it is wanted.",
             argument="path",
             got=str(source),
             wanted="a file",
         )
-    if suffix not in (".csv", ".npy", ".npz"):
+    if suffix not in (".csv", ".parquet", ".npy", ".npz"):
         hint = (
             "; a text table under another ending can be renamed to .csv"
             if suffix in (".txt", ".tsv", ".dat")
             else ""
         )
         refuse(
-            f"{source.name!r} has the unknown type {suffix!r}; a .csv, .npy or .npz file is wanted{hint}.",
+            f"{source.name!r} has the unknown type {suffix!r}; a .csv, .parquet, .npy or .npz file is wanted"
+            f"{hint}.",
             argument="path",
             got=str(source),
-            wanted="a .csv, .npy or .npz file",
+            wanted="a .csv, .parquet, .npy or .npz file",
         )
     if suffix != ".npz" and key is not None:
         refuse(
@@ -151,6 +154,8 @@ def read_table(
             )
         if suffix == ".csv":
             return _from_text(source, read_text(source, labels_column, delimiter, header, drop_columns))
+        if suffix == ".parquet":
+            return _read_parquet(source, labels_column, drop_columns)
         if suffix == ".npy":
             return _from_array(source, _load_npy(source), None, labels_column, drop_columns)
         return _read_npz(source, labels_column, key, drop_columns)
@@ -165,6 +170,68 @@ def read_table(
 
 def _from_text(source: Path, text: TextTable) -> Table:
     return Table(text.values, text.column_names, text.labels, text.labels_name, source, text.notes)
+
+
+def _read_parquet(source: Path, labels_column: str | int | None, drop_columns: Sequence[str | int]) -> Table:
+    require_pyarrow()
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        columns = parquet.read_table(source)
+    except pyarrow.ArrowException as error:
+        refuse(
+            f"{source.name!r} is not a whole Parquet file ({error}); write the table again.",
+            argument="path",
+            got=str(source),
+            wanted="a .parquet file",
+        )
+    names = tuple(columns.column_names)
+    label = None if labels_column is None else index_of(labels_column, names, "labels_column", source)
+    left_out = {index_of(column, names, "drop_columns", source) for column in drop_columns}
+    kept = [i for i in range(len(names)) if i not in left_out and i != label]
+    if not kept or columns.num_rows == 0:
+        refuse(
+            f"{source.name!r} has no row, or no column left besides the labels.",
+            argument="path",
+            got=columns.shape,
+            wanted="a table with one row or more",
+        )
+    if label is not None and columns.column(label).null_count:
+        refuse(
+            f"The label column {names[label]!r} of {source.name!r} has empty cells; give every row a label.",
+            argument="labels_column",
+            got="an empty cell",
+            wanted="a label in every row",
+        )
+    values = np.empty((columns.num_rows, len(kept)))
+    for place, i in enumerate(kept):
+        kind = columns.schema.field(i).type
+        types = pyarrow.types
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            refuse(
+                f"Column {names[i]!r} (index {i}) of {source.name!r} is of type {kind}; every column must hold "
+                f"numbers: if it holds the known labels, say --labels-column {names[i]!r} (labels_column= in "
+                f"Python); to leave it out, say --drop {names[i]!r} (drop_columns=).",
+                argument="path",
+                got=str(kind),
+                wanted="numbers",
+            )
+        values[:, place] = columns.column(i).cast(pyarrow.float64(), safe=False).to_numpy()
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, place = bad[0]
+        refuse(
+            f"The cell in row {row}, column {names[kept[place]]!r} (index {kept[place]}) of {source.name!r} is "
+            "missing or not finite; every cell must be a finite number: fill it in, or leave out its row or column.",
+            argument="path",
+            got=float(values[row, place]),
+            wanted="a finite number in every cell",
+        )
+    labels = None if label is None else _label_text(np.array(columns.column(label).to_pylist()))
+    return Table(
+        values, tuple(names[i] for i in kept), labels, None if label is None else names[label], source
+    )
 
 
 def _pickled(source: Path) -> NoReturn:

@@ -111,6 +111,20 @@ class PathResult:
         return self._lambda_max
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on the range of the path: nothing to fuse, or lams above lambda_max."""
+        top = self.lambda_max
+        if top == 0:
+            return ("Nothing is left to fuse: every component is one cluster at any lam.",)
+        above = int((self.lams > top * (1 + 1e-6)).sum())
+        if not above:
+            return ()
+        return (
+            f"{above} of the lams lie above lambda_max = {top:.4g}, from which on every component is one cluster: lam "
+            "is in the units of the data, and their scale moves lambda_max with it.",
+        )
+
+    @property
     def n_clusters(self) -> IntArray:
         """Number of clusters at each lam."""
         return np.array([r.n_clusters for r in self.results], dtype=np.int64)

@@ -355,16 +355,9 @@ class _Job:
     def _tell(self, path: PathResult) -> None:
         """Notes about the range of the path."""
         wanted = self.request.n_lams if self.request.lams is None else len(self.request.lams)
-        if path.lambda_max == 0:
-            self.notes.append("Nothing is left to fuse: every component is one cluster at any lam.")
-        elif len(path.results) < wanted:
+        if path.lambda_max > 0 and len(path.results) < wanted:
             self.notes.append(f"Only {len(path.results)} of {wanted} values of lam were reached.")
-        above = int((path.lams > path.lambda_max * (1 + 1e-6)).sum())
-        if path.lambda_max > 0 and above:
-            self.notes.append(
-                f"{above} of the lams lie above lambda_max = {path.lambda_max:.4g}, from which on every component "
-                "is one cluster: lam is in the units of the table, and its scale moves lambda_max with it."
-            )
+        self.notes += path.notes
 
     def _choose(self, path: PathResult, meter: Meter | None) -> Selection:
         criterion = self.request.criterion

@@ -187,3 +187,13 @@ def test_frame() -> None:
     frame = path.to_frame()
     assert np.asarray(frame["lam"]).tolist() == [0.1, 0.6, 2.0]
     assert np.asarray(frame["n_clusters"]).tolist() == [5, 4, 1]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e8])
+def test_lams_above_the_largest_are_noted(scale: float) -> None:
+    problem = catalogue.line_complete([scale * value for value in FIVE], 0.0).problem()
+    assert fusionopt.solution_path(problem, n_lams=4).notes == ()
+    (note,) = fusionopt.solution_path(problem, lams=[0.1 * scale, 10 * scale, 20 * scale]).notes
+    assert note.startswith("2 of the lams lie above lambda_max")
+    (same,) = fusionopt.solution_path(catalogue.line_complete([1.0, 1.0], 0.0).problem(), n_lams=3).notes
+    assert "Nothing is left to fuse" in same

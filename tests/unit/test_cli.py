@@ -165,7 +165,8 @@ def test_existing_folder_is_kept_unless_forced(table: Path, capsys: pytest.Captu
     [
         (["path", "nothing.csv"], r"There is no file 'nothing\.csv'"),
         (["path", "."], r"is a folder"),
-        (["path", "odd.parquet"], r"unknown type '\.parquet'"),
+        (["path", "odd.parquet"], r"'odd\.parquet' is not a whole Parquet file"),
+        (["path", "odd.arrow"], r"unknown type '\.arrow'"),
         (["path", "table.csv"], r"Column 'kind' .*'even' on line 2.*--labels-column 'kind'"),
         (["path", "table.csv", "--labels-column", "sort"], r"labels_column='sort' is not a column.*0: width"),
         (["path", "table.csv", "--drop", "kind", "--n-lams", "0"], r"n_lams"),
@@ -195,14 +196,15 @@ def test_existing_folder_is_kept_unless_forced(table: Path, capsys: pytest.Captu
 def test_misuse_is_one_sentence_and_exit_code_2(
     table: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (table.parent / "odd.parquet").write_text("x")
+    for name in ("odd.parquet", "odd.arrow"):
+        (table.parent / name).write_text("x")
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert re.search(sentence, printed.err, re.IGNORECASE)
     assert printed.err.startswith("fusionopt: ")
     assert printed.err.count("\n") == 1
-    assert _left(table.parent) == {"table.csv", "odd.parquet"}
+    assert _left(table.parent) == {"table.csv", "odd.parquet", "odd.arrow"}
 
 
 def test_tolerance_not_met_is_code_3_and_written(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,10 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from fusionopt._folder import to_jsonable
@@ -167,7 +169,9 @@ def test_refusals_of_paths(tmp_path: Path) -> None:
         read_table(tmp_path)
     odd = tmp_path / "table.xlsx"
     odd.write_text("1,2\n")
-    with pytest.raises(InvalidArgumentError, match=r"unknown type '\.xlsx'; a \.csv, \.npy or \.npz"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"unknown type '\.xlsx'; a \.csv, \.parquet, \.npy or \.npz"
+    ):
         read_table(odd)
 
 
@@ -378,3 +382,45 @@ def test_csv_cells_are_exact(tmp_path: Path) -> None:
     with ResultFolder(tmp_path / "out") as folder:
         folder.write_csv("t.csv", ["name", "x"], [["a,b", np.float64(0.1)], ['"', float("nan")]])
     assert (tmp_path / "out" / "t.csv").read_text() == 'name,x\n"a,b",0.1\n"""",\n'
+
+
+def _parquet(path: Path, **columns: object) -> Path:
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_parquet_reads_what_csv_reads(tmp_path: Path, write: Write) -> None:
+    text = write("width,kind,size\n1.5,a,2\n-3,b,4\n")
+    table = read_table(
+        _parquet(tmp_path / "t.parquet", width=[1.5, -3.0], kind=["a", "b"], size=[2, 4]),
+        labels_column="kind",
+    )
+    same = read_table(text, labels_column="kind")
+    np.testing.assert_array_equal(table.values, same.values)
+    assert table.values.dtype == np.float64
+    assert table.column_names == same.column_names
+    assert table.labels is not None
+    assert same.labels is not None
+    assert table.labels.tolist() == same.labels.tolist()
+    assert table.labels_name == same.labels_name
+    assert read_table(tmp_path / "t.parquet", drop_columns=["kind", 0]).column_names == ("size",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "sentence"),
+    [
+        ({"a": [1.0, None]}, {}, r"row 1, column 'a' .*missing"),
+        ({"a": [1.0, np.inf]}, {}, r"row 1, column 'a' .*not finite"),
+        ({"a": [1.0], "b": ["x"]}, {}, r"Column 'b' .*--labels-column 'b'"),
+        ({"a": [1.0], "b": [None]}, {"labels_column": "b"}, r"'b' .*empty"),
+        ({"b": ["x"]}, {"labels_column": "b"}, r"no column left"),
+        ({"a": np.empty(0)}, {}, r"no row"),
+        ({"a": [1.0]}, {"drop_columns": ["c"]}, r"'c' is not a column"),
+        ({"a": [1.0]}, {"delimiter": ","}, r"for \.csv files"),
+    ],
+)
+def test_parquet_refusals(
+    tmp_path: Path, columns: dict[str, object], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        read_table(_parquet(tmp_path / "t.parquet", **columns), **options)
