@@ -13,7 +13,7 @@ from fusionopt._bridge_losses import loss_kernel
 from fusionopt._bridge_penalties import native_penalty
 from fusionopt.losses._sampled import SampledLoss
 from fusionopt.losses.base import NodeLoss
-from fusionopt.problem import FusionProblem
+from fusionopt.problem import PairTerms
 from fusionopt.settings import FpfcSettings
 
 FloatArray = NDArray[np.float64]
@@ -86,7 +86,7 @@ class FpfcServer:
         Every pair kept would not fit the machine's memory, and saturation cannot be counted on.
     """
 
-    def __init__(self, problem: FusionProblem, settings: FpfcSettings, rho: float) -> None:
+    def __init__(self, problem: PairTerms, settings: FpfcSettings, rho: float) -> None:
         graph, m, d = problem.graph, problem.n_nodes, problem.n_features
         single = settings.dtype == "float32"
         _checks.check_memory(
@@ -149,6 +149,14 @@ class FpfcServer:
     def labels(self, nu: float) -> IntArray:
         """Components of {||theta_ij|| <= nu} among touched pairs."""
         return self._core.labels(nu)
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """All that rounds change."""
+        return dict(self._core.snapshot())
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Go on from a snapshot of a server of the same problem."""
+        self._core.restore(**arrays)
 
     def duals(self) -> FloatArray:
         """w_ij v_ij in the order of `Graph.edges`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks, _core
 from fusionopt.losses.base import EPS, QuadraticNodeLoss
-from fusionopt.problem import FusionProblem
+from fusionopt.problem import PairTerms
 from fusionopt.settings import PdmmSettings
 
 FloatArray = NDArray[np.float64]
@@ -75,7 +76,7 @@ class PdmmEngine:
     """
 
     def __init__(
-        self, problem: FusionProblem, settings: PdmmSettings, rho: float, eta: float, shift: FloatArray
+        self, problem: PairTerms, settings: PdmmSettings, rho: float, eta: float, shift: FloatArray
     ) -> None:
         graph, m, d = problem.graph, problem.n_nodes, problem.n_features
         copies = 2 if settings.scheme == "literal" else 1
@@ -128,15 +129,23 @@ class PdmmEngine:
         """Whole iterations with the x-step of `use_quadratic`."""
         self._core.run(iterations)
 
-    def begin(self) -> tuple[IntArray, FloatArray]:
-        """Draw an iteration: its active users, and b (n_nodes, n_features), for whose rows they find
-        x_i = argmin f_i(x) + modulus_i / 2 ||x||^2 - <b_i, x>."""
-        active, pull = self._core.begin()
+    def begin(self, users: IntArray | None = None) -> tuple[IntArray, FloatArray]:
+        """Draw an iteration, or take it with these users (ascending, scheme "users"): its active users, and
+        b (n_nodes, n_features), for whose rows they find x_i = argmin f_i(x) + modulus_i / 2 ||x||^2 - <b_i, x>."""
+        active, pull = self._core.begin(users)
         return active, pull + self.modulus[:, None] * self._shift
 
     def end(self, x: FloatArray) -> None:
         """Give those x (other rows are not read) and refresh the pairs."""
         self._core.end(np.ascontiguousarray(x - self._shift))
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """All that iterations change but the random draws."""
+        return {name: np.asarray(value) for name, value in self._core.snapshot().items()}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Go on from a snapshot of an engine of the same problem."""
+        self._core.restore(**{**arrays, "n_iter": int(arrays["n_iter"])})
 
     @property
     def modulus(self) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,21 @@ FloatArray = NDArray[np.float64]
 
 _BLOCK_NUMBERS = 2**20
 """Most numbers (8 MiB) of pair differences that are held at once."""
+
+
+class PairTerms(Protocol):
+    """What couples the nodes of a problem, whatever their losses."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def penalty(self) -> Penalty: ...
+    @property
+    def lam(self) -> float: ...
+    @property
+    def n_nodes(self) -> int: ...
+    @property
+    def n_features(self) -> int: ...
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

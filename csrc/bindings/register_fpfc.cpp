@@ -150,6 +150,33 @@ void register_fpfc(py::module_& module) {
                  std::copy(labels.begin(), labels.end(), out.mutable_data());
                  return out;
              })
+        .def("snapshot",
+             [](const Server& self) {
+                 const FpfcSnapshot state = self.core->snapshot();
+                 py::dict out;
+                 out["x"] = to_matrix(state.x, self.n_nodes, self.n_features);
+                 out["pull"] = to_matrix(state.pull, self.n_nodes, self.n_features);
+                 const Index kept = static_cast<Index>(state.factors.size());
+                 out["vectors"] = to_matrix(state.vectors, kept, self.n_features);
+                 out["factors"] = py::array_t<double>(kept, state.factors.data());
+                 out["slots"] = py::array_t<std::int32_t>(static_cast<py::ssize_t>(state.slots.size()),
+                                                          state.slots.data());
+                 return out;
+             })
+        .def(
+            "restore",
+            [](Server& self, const Doubles& x, const Doubles& pull, const Doubles& vectors,
+               const Doubles& factors, const Int32s& slots) {
+                const Index m = self.n_nodes, d = self.n_features, kept = factors.size();
+                FpfcSnapshot state{to_vector("x", x, {m, d}), to_vector("pull", pull, {m, d}),
+                                   to_vector("vectors", vectors, {kept, d}),
+                                   to_vector("factors", factors, {kept}),
+                                   to_vector("slots", slots, {self.n_edges})};
+                for (const std::int32_t slot : state.slots)
+                    if (slot < -2 || slot >= kept) throw std::invalid_argument("slots name no vector");
+                self.core->restore(state);
+            },
+            py::arg("x"), py::arg("pull"), py::arg("vectors"), py::arg("factors"), py::arg("slots"))
         .def_property_readonly(
             "x", [](const Server& self) { return to_matrix(self.core->x(), self.n_nodes, self.n_features); })
         .def_property_readonly("kappa", [](const Server& self) {

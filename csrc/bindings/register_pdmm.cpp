@@ -91,14 +91,45 @@ void register_pdmm(py::module_& module) {
                  py::gil_scoped_release release;
                  self.pdmm.run(*self.loss, iterations);
              })
-        .def("begin",
-             [](Run& self) {
-                 self.pdmm.begin();
-                 const std::vector<Index>& active = self.pdmm.active();
-                 py::array_t<Index> nodes(static_cast<py::ssize_t>(active.size()));
-                 std::copy(active.begin(), active.end(), nodes.mutable_data());
-                 return py::make_tuple(nodes, to_matrix(self.pdmm.pull(), self.n_nodes, self.n_features));
+        .def(
+            "begin",
+            [](Run& self, const std::optional<Array<Index>>& users) {
+                if (users)
+                    self.pdmm.begin(to_vector("users", *users, {users->size()}));
+                else
+                    self.pdmm.begin();
+                const std::vector<Index>& active = self.pdmm.active();
+                py::array_t<Index> nodes(static_cast<py::ssize_t>(active.size()));
+                std::copy(active.begin(), active.end(), nodes.mutable_data());
+                return py::make_tuple(nodes, to_matrix(self.pdmm.pull(), self.n_nodes, self.n_features));
+            },
+            py::arg("users") = py::none())
+        .def("snapshot",
+             [](const Run& self) {
+                 const Pdmm::Snapshot state = self.pdmm.snapshot();
+                 const Index pairs = static_cast<Index>(state.z.size()) / self.n_features;
+                 py::dict out;
+                 out["x"] = to_matrix(state.x, self.n_nodes, self.n_features);
+                 out["z"] = to_matrix(state.z, pairs, self.n_features);
+                 out["mu"] = to_matrix(state.mu, pairs, self.n_features);
+                 out["hat"] = to_matrix(state.hat, pairs, self.n_features);
+                 out["sums"] = to_matrix(state.sums, self.n_nodes, self.n_features);
+                 out["zeros"] = py::array_t<std::uint8_t>(static_cast<py::ssize_t>(state.zeros.size()),
+                                                          state.zeros.data());
+                 out["n_iter"] = state.n_iter;
+                 return out;
              })
+        .def(
+            "restore",
+            [](Run& self, const Doubles& x, const Doubles& z, const Doubles& mu, const Doubles& hat,
+               const Doubles& sums, const Array<std::uint8_t>& zeros, Index n_iter) {
+                const Index m = self.n_nodes, d = self.n_features, e = self.pdmm.n_edges();
+                self.pdmm.restore({to_vector("x", x, {m, d}), to_vector("z", z, {e, d}),
+                                   to_vector("mu", mu, {e, d}), to_vector("hat", hat, {e, d}),
+                                   to_vector("sums", sums, {m, d}), to_vector("zeros", zeros, {e}), n_iter});
+            },
+            py::arg("x"), py::arg("z"), py::arg("mu"), py::arg("hat"), py::arg("sums"), py::arg("zeros"),
+            py::arg("n_iter"))
         .def("end",
              [](Run& self, const Doubles& x) {
                  const std::vector<double> point = to_vector("x", x, {self.n_nodes, self.n_features});

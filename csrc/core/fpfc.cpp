@@ -304,6 +304,32 @@ class Server final : public FpfcServer {
         sets.labels(out);
     }
 
+    FpfcSnapshot snapshot() const override {
+        FpfcSnapshot out{x_, pull_, {}, {}, slots_};
+        for (std::int32_t& slot : out.slots) {
+            if (slot < 0) continue;
+            out.vectors.insert(out.vectors.end(), store_.vector(slot), store_.vector(slot) + d_);
+            out.factors.push_back(store_.factor(slot));
+            slot = static_cast<std::int32_t>(out.factors.size()) - 1;
+        }
+        return out;
+    }
+
+    void restore(const FpfcSnapshot& state) override {
+        x_ = state.x;
+        pull_ = state.pull;
+        slots_ = state.slots;
+        store_.clear();
+        for (std::int32_t& slot : slots_) {
+            if (slot < 0) continue;
+            const Index row = slot;
+            slot = store_.take();
+            for (Index k = 0; k < d_; ++k)
+                store_.vector(slot)[k] = static_cast<T>(state.vectors[at(row * d_ + k)]);
+            store_.factor(slot) = state.factors[at(row)];
+        }
+    }
+
   private:
     Index n_pairs() const {
         return graph_.complete ? n_ * (n_ - 1) / 2 : static_cast<Index>(graph_.tail.size());

@@ -51,6 +51,12 @@ struct FpfcCounts {
     Index bytes = 0;                             // of the pair vectors allocated
 };
 
+// All that rounds change. slots: for each pair -1 untouched, -2 dropped, else its row of vectors.
+struct FpfcSnapshot {
+    Vector x, pull, vectors, factors;
+    std::vector<std::int32_t> slots;
+};
+
 class FpfcServer {
   public:
     virtual ~FpfcServer() = default;
@@ -71,6 +77,8 @@ class FpfcServer {
     // Components of {||theta_ij|| <= nu} among touched pairs, by first appearance.
     virtual void labels(double nu, std::vector<std::int32_t>& out) const = 0;
     virtual const Vector& x() const = 0;
+    virtual FpfcSnapshot snapshot() const = 0;
+    virtual void restore(const FpfcSnapshot& state) = 0;
 };
 
 // State in double or, with single, in float; x and the sums are double in both.

@@ -113,6 +113,28 @@ void Pdmm::begin() {
         std::fill(chosen_dual_.begin(), chosen_dual_.end(), std::uint8_t{0});
         for (Index k = 0; k < dual_.count(); ++k) chosen_dual_[at(drawn[at(k)])] = 1;
     }
+    gather();
+}
+
+void Pdmm::begin(const std::vector<Index>& users) {
+    std::fill(is_active_.begin(), is_active_.end(), std::uint8_t{0});
+    for (const Index i : users) is_active_[at(i)] = 1;
+    active_ = users;
+    gather();
+}
+
+void Pdmm::restore(Snapshot state) {
+    x_ = std::move(state.x);
+    z_ = std::move(state.z);
+    mu_ = std::move(state.mu);
+    hat_ = std::move(state.hat);
+    sums_ = std::move(state.sums);
+    zeros_ = std::move(state.zeros);
+    n_iter_ = state.n_iter;
+}
+
+// pull_ of the active users.
+void Pdmm::gather() {
     sum_neighbours();
     const double rho = options_.rho;
     for (const Index i : active_)

@@ -50,6 +50,8 @@ class Pdmm {
     // Draws the blocks of the next iteration. The users in active() then need
     //     x_i = argmin f_i(x) + modulus_i / 2 ||x||^2 - <pull_i, x>.
     void begin();
+    // The same with the users named instead of drawn (kUsers only), ascending.
+    void begin(const std::vector<Index>& users);
     const std::vector<Index>& active() const { return active_; }
     const Vector& modulus() const { return modulus_; }
     const Vector& pull() const { return pull_; }
@@ -59,6 +61,15 @@ class Pdmm {
     void run(const QuadraticLoss& loss, Index iterations);
 
     const Vector& x() const { return x_; }
+    // All that iterations change but the random engine, which a run with named users does not use.
+    struct Snapshot {
+        Vector x, z, mu, hat, sums;
+        std::vector<std::uint8_t> zeros;
+        Index n_iter = 0;
+    };
+    Snapshot snapshot() const { return {x_, z_, mu_, hat_, sums_, zeros_, n_iter_}; }
+    void restore(Snapshot state);
+
     Index n_iter() const { return n_iter_; }
     Index n_edges() const { return static_cast<Index>(tail_.size()); }
     const PdmmCounts& counts() const { return counts_; }
@@ -79,6 +90,7 @@ class Pdmm {
     void touch(Index e, const double* xi, const double* xj, const double* yi, const double* yj,
                double* change);
     void sum_neighbours();
+    void gather();
     void take_all();
     void resum();
     void set_modulus();

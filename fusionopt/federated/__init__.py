@@ -8,11 +8,13 @@ from fusionopt.federated.cfl import Cfl
 from fusionopt.federated.fed_avg import FedAvg
 from fusionopt.federated.fed_em import FedEm
 from fusionopt.federated.fed_soft import FedSoft
+from fusionopt.federated.fpfc import Fpfc, FpfcL1
 from fusionopt.federated.ifca import Ifca
 from fusionopt.federated.k_means_aggregation import KMeansAggregation
 from fusionopt.federated.local import Local
 from fusionopt.federated.models import LinearModel, LogisticModel, SoftmaxModel, SquaredHingeModel
 from fusionopt.federated.oracle import Oracle
+from fusionopt.federated.pdmm import Pdmm
 from fusionopt.federated.per_fed_avg import PerFedAvg
 from fusionopt.federated.rfed_avg import RFedAvg
 from fusionopt.federated.squared_penalty import SquaredPenalty
@@ -25,6 +27,8 @@ __all__ = [
     "FedEm",
     "FedSoft",
     "Fleet",
+    "Fpfc",
+    "FpfcL1",
     "History",
     "Ifca",
     "KMeansAggregation",
@@ -34,6 +38,7 @@ __all__ = [
     "LoopFleet",
     "Model",
     "Oracle",
+    "Pdmm",
     "PerFedAvg",
     "RFedAvg",
     "Round",

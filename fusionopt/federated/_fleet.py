@@ -134,13 +134,16 @@ class Fleet(ABC):
         pull: FloatArray | float = 0.0,
         towards: FloatArray | None = None,
         implicit: bool = True,
+        columns: IntArray | None = None,
     ) -> FloatArray:
         """Local work from `models` on f_k(w) + ridge/2 ||w||^2 + pull_k/2 ||w - towards_k||^2.
+
+        The quadratic terms are those of the parameters in `columns`, None for all.
 
         With `implicit` the quadratic terms are taken at the end of a step, w <- (w - rate g + rate pull towards) /
         (1 + rate (ridge + pull)): the same minimiser as explicit steps, and stable for any pull.
         """
-        modulus, centre, rates = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
+        modulus, centre, _ = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
         steps = self.steps(clients, work)
         w = np.array(models, dtype=np.float64)
         batches = None if work.batch is None else self.batches(clients, work.batch, steps, rng)
@@ -150,7 +153,9 @@ class Fleet(ABC):
             rows = None if batches is None else [batches[k][step] for k in busy]
             theirs = None if parts is None else np.concatenate([parts[k] for k in busy])
             g = self.gradients(clients[busy], w[busy], theirs, rows)
-            w[busy] -= rates[busy, None] * (g + modulus[busy, None] * (w[busy] - centre[busy]))
+            felt = modulus[busy, None] * (1.0 if columns is None else np.isin(np.arange(self.dim), columns))
+            length = work.rate / (1.0 + work.rate * felt) if implicit else work.rate
+            w[busy] -= length * (g + felt * (w[busy] - centre[busy]))
         return w
 
     def quadratic(

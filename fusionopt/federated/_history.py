@@ -221,23 +221,7 @@ class History:
 
 def pack(history: History) -> dict[str, NDArray[Any]]:
     """As named arrays."""
-    settings = {
-        part.name: _plain(getattr(history.system, part.name)) for part in dataclasses.fields(history.system)
-    }
-    head: dict[str, Any] = {
-        "system": [known_name(history.system), settings],
-        "model": None,
-        "request": history.request,
-    }
-    model = history.model
-    if (
-        model is not None
-        and _library().get(type(model).__name__) is type(model)
-        and dataclasses.is_dataclass(model)
-    ):
-        values = {part.name: _plain(getattr(model, part.name)) for part in dataclasses.fields(model)}
-        if not any(map(callable, values.values())):  # of functions there is no record
-            head["model"] = [type(model).__name__, values]
+    head = heading(history.system, history.model, history.request)
     out: dict[str, NDArray[Any]] = {
         "head": np.frombuffer(json.dumps(head).encode(), dtype=np.uint8),
         "client_accuracies": history.client_accuracies,
@@ -248,6 +232,26 @@ def pack(history: History) -> dict[str, NDArray[Any]]:
     for name in Round._fields:
         out[f"rounds.{name}"] = np.array([getattr(record, name) for record in history.rounds])
     return out | {f"state.{name}": array for name, array in history.state.to_arrays().items()}
+
+
+def heading(system: System, model: Model | None, request: dict[str, Any]) -> dict[str, Any]:
+    """System, model (null where it is not one of fusionopt's, or holds functions) and request, as JSON gives them
+    back."""
+    head: dict[str, Any] = {
+        "system": [known_name(system), _fields(system)],
+        "model": None,
+        "request": request,
+    }
+    if model is not None and _library().get(type(model).__name__) is type(model):
+        values = _fields(model)
+        if not any(map(callable, values.values())):
+            head["model"] = [type(model).__name__, values]
+    result: dict[str, Any] = json.loads(json.dumps(head))
+    return result
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {part.name: _plain(getattr(record, part.name)) for part in dataclasses.fields(record)}
 
 
 def unpack(arrays: dict[str, NDArray[Any]], model: Model | None = None) -> History:

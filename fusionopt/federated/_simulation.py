@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +17,8 @@ from numpy.typing import ArrayLike
 from fusionopt import _archive, _checks
 from fusionopt.datasets import ClientData
 from fusionopt.federated._fleet import Fleet, FloatArray, IntArray, Model
-from fusionopt.federated._history import History, Round, known_name, pack, unpack
-from fusionopt.federated._system import System, Traffic
+from fusionopt.federated._history import History, Round, heading, known_name, pack, unpack
+from fusionopt.federated._system import System
 from fusionopt.federated.models import SoftmaxModel
 
 
@@ -170,10 +171,11 @@ class _Run:
             active = chosen[rng.random(len(chosen)) >= self.request["dropout"]]
         if self.request["least_work"] < 1:
             fleet.effort = rng.uniform(self.request["least_work"], 1.0, fleet.n_clients)
-        traffic = Traffic(fleet.dim, 0)
         if len(active):
             system.round(state, fleet, active, rng)
-            traffic = system.traffic(state, fleet)
+        traffic = system.traffic(state, fleet)
+        if not len(active):
+            traffic = traffic._replace(down_all=0, up_all=0)
         nothing = np.full(fleet.n_clients, np.nan)
         accuracy, losses = fleet.measure(system.predict(state, fleet)) if measure else (nothing, nothing)
         labels = _by_first(state.labels)
@@ -220,10 +222,9 @@ class _Run:
 
     def restore(self, arrays: dict[str, Any], file: Path) -> None:
         """Go on from `arrays`."""
-        old = unpack(arrays, self.fleet.model)
-        theirs = dict(old.request)
-        rng = theirs.pop("rng", None)
-        if theirs != self.request or pack(old)["head"].tobytes() != _head(self, old) or rng is None:
+        theirs = json.loads(arrays["head"].tobytes().decode())
+        rng = theirs["request"].pop("rng", None)
+        if theirs != heading(self.system, self.fleet.model, self.request) or rng is None:
             _checks.refuse(
                 f"{str(file)!r} is of another run (other clients, system, model or arguments); give another file, or "
                 "remove it.",
@@ -231,17 +232,13 @@ class _Run:
                 got=str(file),
                 wanted="a file of the same run",
             )
+        old = unpack(arrays, self.fleet.model)
         self.rng.bit_generator.state = rng
         self.state = old.state
         self.rounds = old.rounds
         self.accuracies, self.losses = list(old.client_accuracies), list(old.client_losses)
         self.labels = list(old.client_labels)
         self.begin = time.perf_counter() - old.rounds[-1].seconds
-
-
-def _head(run: _Run, old: History) -> bytes:
-    """What the head of `old` would be with this run's system and model."""
-    return bytes(pack(replace(old, system=run.system, model=run.fleet.model))["head"].tobytes())
 
 
 def _fingerprint(fleet: Fleet) -> str:

@@ -38,13 +38,17 @@ class LossModel(Model):
     ridge : float >= 0
         ridge/2 ||w||^2 is added to each f_k, intercept included.
     intercept : bool
+    spread : float > 0
+        Starting parameters are independent N(0, spread^2).
     """
 
     ridge: float = 0.0
     intercept: bool = True
+    spread: float = 0.1
 
     def __post_init__(self) -> None:
         _checks.as_nonnegative_scalar("ridge", self.ridge)
+        _checks.as_positive_scalar("spread", self.spread)
         _checks.as_flag("intercept", self.intercept)
 
     def fleet(self, clients: Sequence[ClientData], n_threads: int = 1) -> LossFleet:
@@ -110,7 +114,7 @@ class SoftmaxModel(LossModel):
 
     Parameters
     ----------
-    ridge, intercept
+    ridge, intercept, spread
         As in `LossModel`.
     classes : sequence of labels, or None
         None: those that occur anywhere in the clients' training or test data.
@@ -315,8 +319,8 @@ class LossFleet(Fleet):
         self._n_threads = n_threads
 
     def first_models(self, rng: np.random.Generator, count: int) -> FloatArray:
-        """Independent N(0, 0.1^2) entries."""
-        return 0.1 * rng.standard_normal((count, self.dim))
+        """Independent N(0, spread^2) entries."""
+        return self.model.spread * rng.standard_normal((count, self.dim))
 
     def sample_losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
         """As in `Fleet`."""
@@ -351,12 +355,13 @@ class LossFleet(Fleet):
         pull: FloatArray | float = 0.0,
         towards: FloatArray | None = None,
         implicit: bool = True,
+        columns: IntArray | None = None,
     ) -> FloatArray:
         """As in `Fleet`; full batches in one call."""
-        if work.batch is not None:
+        if work.batch is not None or columns is not None:
             return super().descend(
                 clients, models, work, rng,
-                weights=weights, ridge=ridge, pull=pull, towards=towards, implicit=implicit,
+                weights=weights, ridge=ridge, pull=pull, towards=towards, implicit=implicit, columns=columns,
             )  # fmt: skip
         modulus, centre, rates = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
         kernel = self._with(clients, weights)
