@@ -2,6 +2,7 @@
 
 from fusionopt.federated._fleet import Fleet, LoopFleet, Model, Work
 from fusionopt.federated._history import History, Round
+from fusionopt.federated._placement import Placement
 from fusionopt.federated._simulation import simulate
 from fusionopt.federated._system import System
 from fusionopt.federated.cfl import Cfl
@@ -40,6 +41,7 @@ __all__ = [
     "Oracle",
     "Pdmm",
     "PerFedAvg",
+    "Placement",
     "RFedAvg",
     "Round",
     "SoftmaxModel",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _archive, _checks
+from fusionopt.datasets import ClientData
 from fusionopt.federated._fleet import FloatArray, IntArray, Model
+from fusionopt.federated._placement import Placement, by_loss, by_parameters
 from fusionopt.federated._system import State, System
 from fusionopt.plotting import dress, new_axes
 
@@ -125,6 +128,47 @@ class History:
     def bytes_down(self) -> int:
         """Bytes from the server to the clients, all rounds; models sent only to be evaluated do not count."""
         return sum(record.bytes_down for record in self.rounds)
+
+    def place(self, clients: Sequence[ClientData]) -> Placement:
+        """Clusters of new clients by the loss of `cluster_models` on their training rows: nothing is trained.
+
+        Parameters
+        ----------
+        clients : sequence of ClientData
+
+        Raises
+        ------
+        InvalidArgumentError, InvalidTypeError
+            Clients that do not fit the model, or no model (see `load`).
+
+        Examples
+        --------
+        >>> from fusionopt.datasets import make_ellipses
+        >>> from fusionopt.federated import Oracle, simulate
+        >>> clients, labels = make_ellipses(n_users=4, n_samples=60, random_state=0)
+        >>> history = simulate(Oracle(labels=labels[::2], rate=0.5), clients[::2], rounds=30, random_state=0)
+        >>> bool((history.place(clients[1::2]).labels == labels[1::2]).all())
+        True
+        """
+        if self.model is None:
+            _checks.refuse(
+                "this history has no model; give it to History.load(path, model=...).",
+                argument="model",
+                got=None,
+                wanted="the model of the run",
+            )
+        return by_loss(self.model.fleet(clients), self.cluster_models)
+
+    def place_models(self, models: ArrayLike) -> Placement:
+        """Clusters of new clients by the distance of models of their own, (n, dim), from `cluster_models`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Rows of another length, or that are not numbers.
+        """
+        dim = self.state.models.shape[1]
+        return by_parameters(_checks.as_matrix("models", models, n_columns=dim), self.cluster_models)
 
     def _last(self, name: str) -> float:
         values = [value for record in self.rounds if not np.isnan(value := getattr(record, name))]

@@ -262,30 +262,29 @@ class TorchFleet(LoopFleet):
         pull: FloatArray | float = 0.0,
         towards: FloatArray | None = None,
         implicit: bool = True,
+        columns: IntArray | None = None,
     ) -> FloatArray:
         """As in `Fleet`; a client takes all its steps in the module, by the optimizer where there is one."""
-        modulus, centre, rates = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
+        modulus, centre, _ = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
         steps = self.steps(clients, work)
         batches = None if work.batch is None else self.batches(clients, work.batch, steps, rng)
         parts = None if weights is None else self.split(clients, weights)
         trained = np.empty((len(clients), self.dim))
         seed = int(rng.integers(2**62))
+        mask = np.ones(self.dim)
+        if columns is not None:
+            mask = np.isin(np.arange(self.dim), columns).astype(np.float64)
         for place, k in enumerate(clients):
+            scale = None if parts is None else self._tensor(parts[place])
+            felt, anchor = self._tensor(modulus[place] * mask), self._tensor(centre[place])
+            length = work.rate / (1 + work.rate * felt) if implicit else work.rate
+            step = self._stepper(work.rate, length)
             with self._at(models[place]), self._training(seed + place):
-                scale = None if parts is None else self._tensor(parts[place])
-                anchor, pulling = self._tensor(centre[place]), float(modulus[place])
-                rate = work.rate if self.model.optimizer else float(rates[place])
-                step = self._stepper(rate)
                 for turn in range(int(steps[place])):
-                    if batches is None:
-                        self._backward(self._x[k], self._y[k], scale)
-                    else:
-                        rows = self.torch.from_numpy(batches[place][turn])
-                        self._backward(
-                            self._x[k][rows], self._y[k][rows], None if scale is None else scale[rows]
-                        )
-                    if pulling:
-                        self._slope.add_(self._flat - anchor, alpha=pulling)
+                    rows = slice(None) if batches is None else self.torch.from_numpy(batches[place][turn])
+                    self._backward(self._x[k][rows], self._y[k][rows], None if scale is None else scale[rows])
+                    if modulus[place]:
+                        self._slope.addcmul_(felt, self._flat - anchor)
                     step()
                 trained[place] = _numbers(self._flat)
         return trained
@@ -299,11 +298,12 @@ class TorchFleet(LoopFleet):
         squares = (predictions[:, 0] - y) ** 2
         return np.full(self.n_clients, np.nan), np.add.reduceat(squares, starts) / self.test_sizes
 
-    def _stepper(self, rate: float) -> Callable[[], object]:
+    def _stepper(self, rate: float, length: Any) -> Callable[[], object]:
+        """A step along `_slope`: the optimizer's, or w <- w - length slope."""
         if self.model.optimizer is not None:
             stepper: Callable[[], object] = self.model.optimizer(self._parameters, lr=rate).step
             return stepper
-        return lambda: self._flat.sub_(self._slope, alpha=rate)
+        return lambda: self._flat.sub_(self._slope * length)
 
     def _losses(self, x: Any, y: Any) -> Any:
         out = self._module(x)

@@ -257,3 +257,50 @@ def test_misuse(clients):
             FedAvg(**wrong)
     with pytest.raises(InvalidArgumentError, match="none of the 2 classes"):
         SoftmaxModel(classes=(0, 1)).fleet(clients)
+
+
+def test_new_clients_are_placed_without_training():
+    clients, labels = make_fpfc_synthetic(16, 4, random_state=2, max_samples=300)
+    old, new = np.arange(0, 16, 2), np.arange(1, 16, 2)
+    history = simulate(
+        federated.Oracle(labels=labels[old]),
+        [clients[k] for k in old],
+        60,
+        random_state=0,
+        labels=labels[old],
+    )
+    placed = history.place([clients[k] for k in new])
+    np.testing.assert_array_equal(placed.labels, labels[new])
+    assert placed.scores.shape == (8, 4)
+    np.testing.assert_array_equal(placed.scores.argmin(axis=1), placed.labels)
+    assert (placed.firmness > 2).all()
+    # Rows of two clusters, half and half, do not tell.
+    both = [
+        ClientData(*(np.concatenate(pair) for pair in zip(clients[0], clients[15], strict=True))),
+        clients[0],
+    ]
+    mixed = history.place(both)
+    assert abs(mixed.firmness[0]) < mixed.firmness[1] / 3
+    # The definition, for one client.
+    fleet = history.model.fleet([clients[1]])
+    losses = [fleet.sample_losses(np.array([0]), w[None]) for w in history.cluster_models]
+    order = np.argsort([part.mean() for part in losses])
+    excess = losses[order[1]] - losses[order[0]]
+    assert placed.firmness[0] == pytest.approx(excess.mean() / (excess.std(ddof=1) / np.sqrt(len(excess))))
+
+
+def test_placement_by_parameters():
+    history = simulate(
+        federated.Oracle(labels=LABELS), make_fpfc_synthetic(8, 4, 1, 60)[0], 2, random_state=0
+    )
+    centres = history.cluster_models
+    middle = (centres[0] + centres[1]) / 2
+    placed = history.place_models([centres[2], 0.9 * centres[0] + 0.1 * centres[1], middle])
+    assert placed.labels[:2].tolist() == [2, 0]
+    assert placed.firmness[0] == 1.0
+    assert 0 < placed.firmness[1] < 1
+    assert placed.firmness[2] == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(InvalidArgumentError, match="models"):
+        history.place_models(np.zeros((1, 3)))
+    lonely = simulate(FedAvg(), make_fpfc_synthetic(8, 4, 1, 60)[0], 1, random_state=0)
+    assert lonely.place_models(centres[:1]).firmness[0] == np.inf
