@@ -109,7 +109,8 @@ class Server final : public FpfcServer {
             for (Index i = 0; i < n_; ++i) kappa_[at(i)] = 2.0 * degree_[at(i)];
         }
         const int workers = pool_.n_workers();
-        scratch_.assign(at(workers * 2 * d_), 0.0);
+        scratch_.assign(at(workers * d_), 0.0);
+        lists_.resize(at(workers));
     }
 
     void start(const Vector& x) override {
@@ -174,16 +175,25 @@ class Server final : public FpfcServer {
         pool_.parallel_for(groups_.count, [&](Index group, int worker) {
             double* sums = partial_.data() + group * count * d_;
             std::fill(sums, sums + count * d_, 0.0);
-            double* scratch = scratch_.data() + worker * 2 * d_;
+            double* scratch = scratch_.data() + worker * d_;
             for (Index low = groups_.begin(group); low < groups_.end(group); low += tile) {
                 const Index high = std::min(low + tile, groups_.end(group));
+                // First the list: each pair's vector can then be fetched while the one before is worked on.
+                std::vector<Visit>& list = lists_[at(worker)];
+                list.clear();
                 for (Index a = 0; a < count; ++a) {
                     const Index i = active[at(a)];
                     visit(i, low, high, [&](Index j, Index e) {
                         const bool other = position_[at(j)] >= 0;
                         if (other ? j < i : options_.both_ends) return;
-                        touch(e, i, j, other, sums + a * d_, pull_.data() + j * d_, scratch);
+                        list.push_back({e, a, j, slots_[at(e)], other});
                     });
+                }
+                for (std::size_t p = 0; p < list.size(); ++p) {
+                    const Visit& at_now = list[p];
+                    const std::int32_t next = p + 1 < list.size() ? list[p + 1].id : kUntouched;
+                    touch(at_now.e, active[at(at_now.a)], at_now.j, at_now.other, sums + at_now.a * d_,
+                          pull_.data() + at_now.j * d_, scratch, next >= 0 ? store_.vector(next) : nullptr);
                 }
             }
         });
@@ -203,8 +213,8 @@ class Server final : public FpfcServer {
         const double lam = options_.lam, rho = options_.rho, shrink = 1.0 - ball_shrink(d_);
         Vector u(at(d_));
         every_pair([&](Index e, Index a, Index b, double w) {
-            const double square =
-                rows_.difference(x_.data() + a * d_, x_.data() + b * d_, nullptr, 0.0, u.data(), d_);
+            const double *xa = x_.data() + a * d_, *xb = x_.data() + b * d_;
+            const double square = rows_.square(xa, xb, nullptr, 0.0, d_, nullptr);
             const double length = std::sqrt(square);
             out.penalty += w * options_.penalty.value(length, lam);
             out.magnitude += w * lam * length;
@@ -219,6 +229,7 @@ class Server final : public FpfcServer {
             const double s = store_.factor(id);
             double size = 0.0, off = 0.0;
             for (Index k = 0; k < d_; ++k) {
+                u[at(k)] = xa[k] - xb[k];
                 const double value = static_cast<double>(vector[k]), r = u[at(k)] - s * value;
                 size += value * value;
                 off += r * r;
@@ -285,14 +296,13 @@ class Server final : public FpfcServer {
 
     void labels(double nu, std::vector<std::int32_t>& out) const override {
         UnionFind sets(n_);
-        Vector u(at(d_));
         every_pair([&](Index e, Index a, Index b, double) {
             const std::int32_t id = slots_[at(e)];
             if (id == kUntouched) return;
             double size = 0.0;
             if (id == kDropped) {
-                size = rows_.difference(x_.data() + a * d_, x_.data() + b * d_, nullptr, 0.0, u.data(), d_);
-                size = std::sqrt(size);
+                const double *xa = x_.data() + a * d_, *xb = x_.data() + b * d_;
+                size = std::sqrt(rows_.square(xa, xb, nullptr, 0.0, d_, nullptr));
             } else {
                 const T* vector = store_.vector(id);
                 for (Index k = 0; k < d_; ++k)
@@ -331,6 +341,12 @@ class Server final : public FpfcServer {
     }
 
   private:
+    struct Visit {
+        Index e, a, j;
+        std::int32_t id;
+        bool other;  // j is active too
+    };
+
     Index n_pairs() const {
         return graph_.complete ? n_ * (n_ - 1) / 2 : static_cast<Index>(graph_.tail.size());
     }
@@ -392,8 +408,8 @@ class Server final : public FpfcServer {
             for (Index b = a + 1; b < n_; ++b, ++e) fn(e, a, b, graph_.weight * r(a) * r(b));
     }
 
-    void touch(Index e, Index i, Index j, bool other, double* at_i, double* at_j, double* scratch) {
-        double *fresh = scratch, *before = scratch + d_;
+    void touch(Index e, Index i, Index j, bool other, double* at_i, double* at_j, double* before,
+               const T* ahead) {
         const bool first = i < j;
         const double *xa = x_.data() + (first ? i : j) * d_, *xb = x_.data() + (first ? j : i) * d_;
         double *at_a = first ? at_i : at_j, *at_b = first ? at_j : at_i;
@@ -406,15 +422,15 @@ class Server final : public FpfcServer {
         const bool kept = id >= 0;
         T* slot = kept ? store_.vector(id) : nullptr;
         const double s = kept ? store_.factor(id) : 1.0;
-        const double length = std::sqrt(rows_.difference(xa, xb, slot, 1.0 - s, fresh, d_));
+        const double length = std::sqrt(rows_.square(xa, xb, slot, 1.0 - s, d_, ahead));
         const double tau = prox_(length);
         const bool alone = length > 0.0 && tau >= length;
         if (alone && s == 1.0 && !options_.both_ends) {
             if (kept) {
-                rows_.release(fresh, slot, 1.0, w, drop_a, drop_b, at_a, at_b, d_);
+                rows_.release(xa, xb, 0.0, slot, 1.0, w, drop_a, drop_b, at_a, at_b, d_);
                 store_.give(id);
             } else {
-                rows_.settle(fresh, 1.0, earlier(id, i, j, other, before), nullptr, w, drop_a, drop_b, at_a,
+                rows_.settle(xa, xb, 1.0, earlier(id, i, j, other, before), nullptr, w, drop_a, drop_b, at_a,
                              at_b, d_);
             }
             slots_[at(e)] = kDropped;
@@ -422,12 +438,13 @@ class Server final : public FpfcServer {
         }
         const double share = alone ? 1.0 : length > 0.0 ? tau / length : 0.0;
         if (kept) {
-            rows_.renew(fresh, 2.0 * share - 1.0, slot, 2.0 * s - 1.0, w, drop_a, drop_b, at_a, at_b, d_);
+            rows_.renew(xa, xb, 1.0 - s, 2.0 * share - 1.0, slot, 2.0 * s - 1.0, w, drop_a, drop_b, at_a,
+                        at_b, d_);
             store_.factor(id) = share;
             return;
         }
         const std::int32_t made = store_.take();
-        rows_.settle(fresh, 2.0 * share - 1.0, earlier(id, i, j, other, before), store_.vector(made), w,
+        rows_.settle(xa, xb, 2.0 * share - 1.0, earlier(id, i, j, other, before), store_.vector(made), w,
                      drop_a, drop_b, at_a, at_b, d_);
         store_.factor(made) = share;
         slots_[at(e)] = made;
@@ -437,7 +454,8 @@ class Server final : public FpfcServer {
     const double* earlier(std::int32_t id, Index i, Index j, bool other, double* out) const {
         if (id == kUntouched || other) return nullptr;  // with two active ends nothing is taken off
         const double *was = old_.data() + position_[at(i)] * d_, *y = x_.data() + j * d_;
-        rows_.difference(i < j ? was : y, i < j ? y : was, nullptr, 0.0, out, d_);
+        const double *xa = i < j ? was : y, *xb = i < j ? y : was;
+        for (Index k = 0; k < d_; ++k) out[k] = xa[k] - xb[k];
         return out;
     }
 
@@ -450,6 +468,7 @@ class Server final : public FpfcServer {
     Chunks groups_;
     PairStore<T> store_;
     std::vector<std::int32_t> slots_, neighbour_, edge_;
+    std::vector<std::vector<Visit>> lists_;
     std::vector<Index> position_, first_;
     Vector x_, pull_, old_, partial_, degree_, kappa_, scratch_;
 };

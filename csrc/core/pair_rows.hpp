@@ -8,20 +8,24 @@ namespace fusionopt {
 
 template <class T>
 struct PairRows {
-    // out = xa - xb + keep * kept (kept may be null); returns ||out||^2.
-    double (*difference)(const double* xa, const double* xb, const T* kept, double keep, double* out,
-                         Index d);
-    // A pair whose vector is kept in slot: now = new_factor * fresh, before = old_factor * slot,
+    // ||xa - xb + keep * kept||^2 (kept may be null). What lies at ahead [d] is fetched meanwhile, where it
+    // is not null.
+    double (*square)(const double* xa, const double* xb, const T* kept, double keep, Index d, const T* ahead);
+    // A pair whose vector is kept in slot: fresh = xa - xb + keep * slot, now = new_factor * fresh, before =
+    // old_factor * slot,
     //     at_a += weight (now - drop_a before),  at_b -= weight (now - drop_b before),  slot = fresh.
-    // fresh is rounded to T first, so that the sums stay those of what is kept.
-    void (*renew)(const double* fresh, double new_factor, T* slot, double old_factor, double weight,
-                  double drop_a, double drop_b, double* at_a, double* at_b, Index d);
-    // The same for a pair that was not kept; before may be null for zero, slot null to keep nothing.
-    void (*settle)(const double* fresh, double new_factor, const double* before, T* slot, double weight,
-                   double drop_a, double drop_b, double* at_a, double* at_b, Index d);
-    // The same for one that was kept and is not any more.
-    void (*release)(const double* fresh, const T* slot, double old_factor, double weight, double drop_a,
-                    double drop_b, double* at_a, double* at_b, Index d);
+    // fresh is rounded to T first, so that the sums stay those of what is kept. It is worked out a second
+    // time rather than kept from `square`: five rows then stay in the nearest cache.
+    void (*renew)(const double* xa, const double* xb, double keep, double new_factor, T* slot,
+                  double old_factor, double weight, double drop_a, double drop_b, double* at_a, double* at_b,
+                  Index d);
+    // The same for a pair that was not kept, fresh = xa - xb; before may be null for zero, slot null to keep
+    // nothing.
+    void (*settle)(const double* xa, const double* xb, double new_factor, const double* before, T* slot,
+                   double weight, double drop_a, double drop_b, double* at_a, double* at_b, Index d);
+    // As renew, for a pair that is not kept any more: now = fresh, and slot is left as it was.
+    void (*release)(const double* xa, const double* xb, double keep, const T* slot, double old_factor,
+                    double weight, double drop_a, double drop_b, double* at_a, double* at_b, Index d);
 };
 
 // Those of the instruction set that sweeps() has chosen.

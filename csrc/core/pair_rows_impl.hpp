@@ -8,87 +8,81 @@ namespace fusionopt {
 namespace FUSIONOPT_ISA_NAMESPACE {
 namespace {
 
-typedef float HalfLanes
-    __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef Pack<double, 2 * kLanes> Run;
+typedef Pack<double, kLanes> Half;
 
-inline Lanes load_any(const double* p) { return load(p); }
-inline Lanes load_any(const float* p) {
-    return __builtin_convertvector(*reinterpret_cast<const HalfLanes*>(p), Lanes);
-}
-
-template <class T>
-double row_difference(const double* xa, const double* xb, const T* kept, double keep, double* out, Index d) {
-    constexpr Index kStep = 2 * kLanes;
-    Lanes first = splat(0.0), second = splat(0.0);
-    const Lanes factor = splat(keep);
-    double tail = 0.0;
+template <bool kKept, class T>
+double square_of(const double* xa, const double* xb, const T* kept, double keep, Index d, const T* ahead) {
+    constexpr Index kStep = 2 * kLanes, kLine = 64 / static_cast<Index>(sizeof(T));
+    const Run factor = splat<Run>(keep);
+    Run squares = zero<Run>();
     Index k = 0;
-    if (kept == nullptr) {
-        for (; k + kStep <= d; k += kStep) {
-            const Lanes a = load(xa + k) - load(xb + k), b = load(xa + k + kLanes) - load(xb + k + kLanes);
-            store(out + k, a);
-            store(out + k + kLanes, b);
-            first += a * a;
-            second += b * b;
-        }
-        for (; k < d; ++k) {
-            out[k] = xa[k] - xb[k];
-            tail += out[k] * out[k];
-        }
-    } else {
-        for (; k + kStep <= d; k += kStep) {
-            const Lanes a = load(xa + k) - load(xb + k) + factor * load_any(kept + k);
-            const Lanes b =
-                load(xa + k + kLanes) - load(xb + k + kLanes) + factor * load_any(kept + k + kLanes);
-            store(out + k, a);
-            store(out + k + kLanes, b);
-            first += a * a;
-            second += b * b;
-        }
-        for (; k < d; ++k) {
-            out[k] = xa[k] - xb[k] + keep * static_cast<double>(kept[k]);
-            tail += out[k] * out[k];
-        }
+    for (; k + kStep <= d; k += kStep) {
+        if (ahead != nullptr)
+            for (Index line = 0; line < kStep; line += kLine) __builtin_prefetch(ahead + k + line, 1);
+        Run u = load<Run>(xa + k) - load<Run>(xb + k);
+        if constexpr (kKept) u = fma(factor, load<Run>(kept + k), u);
+        squares = fma(u, u, squares);
     }
-    return sum(first + second) + tail;
+    if (ahead != nullptr && k < d) __builtin_prefetch(ahead + k, 1);
+    double tail = 0.0;
+    for (; k < d; ++k) {
+        const double u = xa[k] - xb[k] + (kKept ? keep * static_cast<double>(kept[k]) : 0.0);
+        tail += u * u;
+    }
+    return sum(squares) + tail;
 }
 
 template <class T>
-inline double rounded(double value) {
-    return static_cast<double>(static_cast<T>(value));
+double row_square(const double* xa, const double* xb, const T* kept, double keep, Index d, const T* ahead) {
+    if (kept == nullptr) return square_of<false>(xa, xb, kept, keep, d, ahead);
+    return square_of<true>(xa, xb, kept, keep, d, ahead);
+}
+
+// value rounded to T, by way of what is stored.
+template <class T>
+inline Half put(T* slot, const Half& value) {
+    store(slot, value);
+    return sizeof(T) == sizeof(double) ? value : load<Half>(slot);
+}
+template <class T>
+inline double put(T* slot, double value) {
+    *slot = static_cast<T>(value);
+    return static_cast<double>(*slot);
 }
 
 template <class T>
-void row_renew(const double* __restrict fresh, double new_factor, T* __restrict slot, double old_factor,
-               double weight, double drop_a, double drop_b, double* __restrict at_a, double* __restrict at_b,
-               Index d) {
+void row_renew(const double* xa, const double* xb, double keep, double new_factor, T* slot, double old_factor,
+               double weight, double drop_a, double drop_b, double* at_a, double* at_b, Index d) {
     const double now = weight * new_factor, a = weight * drop_a * old_factor,
                  b = weight * drop_b * old_factor;
-    for (Index k = 0; k < d; ++k) {
-        const double value = rounded<T>(fresh[k]), before = static_cast<double>(slot[k]);
-        at_a[k] += now * value - a * before;
-        at_b[k] -= now * value - b * before;
-        slot[k] = static_cast<T>(fresh[k]);
+    const Half factor = splat<Half>(keep), times = splat<Half>(now), less_a = splat<Half>(a),
+               less_b = splat<Half>(b);
+    Index k = 0;
+    for (; k + kLanes <= d; k += kLanes) {
+        const Half before = load<Half>(slot + k);
+        const Half change =
+            times * put(slot + k, fma(factor, before, load<Half>(xa + k) - load<Half>(xb + k)));
+        store(at_a + k, load<Half>(at_a + k) + fnma(less_a, before, change));
+        store(at_b + k, load<Half>(at_b + k) - fnma(less_b, before, change));
+    }
+    for (; k < d; ++k) {
+        const double before = static_cast<double>(slot[k]);
+        const double change = now * put(slot + k, xa[k] - xb[k] + keep * before);
+        at_a[k] += change - a * before;
+        at_b[k] -= change - b * before;
     }
 }
 
 template <class T>
-void row_settle(const double* __restrict fresh, double new_factor, const double* __restrict before,
-                T* __restrict slot, double weight, double drop_a, double drop_b, double* __restrict at_a,
-                double* __restrict at_b, Index d) {
+void row_settle(const double* __restrict xa, const double* __restrict xb, double new_factor,
+                const double* __restrict before, T* __restrict slot, double weight, double drop_a,
+                double drop_b, double* __restrict at_a, double* __restrict at_b, Index d) {
     const double now = weight * new_factor, a = weight * drop_a, b = weight * drop_b;
-    if (slot != nullptr) {
-        for (Index k = 0; k < d; ++k) {
-            const double value = now * rounded<T>(fresh[k]);
-            at_a[k] += value;
-            at_b[k] -= value;
-            slot[k] = static_cast<T>(fresh[k]);
-        }
-    } else {
-        for (Index k = 0; k < d; ++k) {
-            at_a[k] += now * fresh[k];
-            at_b[k] -= now * fresh[k];
-        }
+    for (Index k = 0; k < d; ++k) {
+        const double fresh = xa[k] - xb[k], change = now * (slot == nullptr ? fresh : put(slot + k, fresh));
+        at_a[k] += change;
+        at_b[k] -= change;
     }
     if (before == nullptr) return;
     for (Index k = 0; k < d; ++k) {
@@ -98,18 +92,20 @@ void row_settle(const double* __restrict fresh, double new_factor, const double*
 }
 
 template <class T>
-void row_release(const double* __restrict fresh, const T* __restrict slot, double old_factor, double weight,
-                 double drop_a, double drop_b, double* __restrict at_a, double* __restrict at_b, Index d) {
+void row_release(const double* __restrict xa, const double* __restrict xb, double keep,
+                 const T* __restrict slot, double old_factor, double weight, double drop_a, double drop_b,
+                 double* __restrict at_a, double* __restrict at_b, Index d) {
     const double a = weight * drop_a * old_factor, b = weight * drop_b * old_factor;
     for (Index k = 0; k < d; ++k) {
         const double before = static_cast<double>(slot[k]);
-        at_a[k] += weight * fresh[k] - a * before;
-        at_b[k] -= weight * fresh[k] - b * before;
+        const double change = weight * (xa[k] - xb[k] + keep * before);
+        at_a[k] += change - a * before;
+        at_b[k] -= change - b * before;
     }
 }
 
 template <class T>
-constexpr PairRows<T> kPairRows{row_difference<T>, row_renew<T>, row_settle<T>, row_release<T>};
+constexpr PairRows<T> kPairRows{row_square<T>, row_renew<T>, row_settle<T>, row_release<T>};
 
 }  // namespace
 

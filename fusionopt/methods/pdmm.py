@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt._bridge_pdmm import PdmmEngine
-from fusionopt.clusters import cluster_means, components, exact_labels
+from fusionopt.clusters import cluster_means, components
 from fusionopt.losses.base import EPS, NodeLoss, QuadraticNodeLoss
 from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.methods._check import Check, judge_nodes, to_result
 from fusionopt.methods._inner import exact_step
 from fusionopt.methods._monitor import Monitor
+from fusionopt.methods._range import RangeRepair
 from fusionopt.penalties import L2Norm
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery import solve_restricted
@@ -36,27 +38,6 @@ _LOOK, _FAST, _STRETCH = 40, 0.02, 32.0
 than a factor exp(0.02) an iteration, and stay within a factor 32 of the start."""
 _HEAVY_SLACK, _HEAVY_NODES = 100.0, 10.0
 """The edges' and the nodes' part of the gap out of balance."""
-
-
-@dataclass(frozen=True)
-class _Judged:
-    x: FloatArray
-    objective: float
-    gap: float
-    rounding: float
-    residual: float
-    met: bool
-    slack: float
-    """The edges' part of the gap; the nodes' part is the rest."""
-    scale: float
-    """The duals are those of the engine times this."""
-
-    @property
-    def rel_gap(self) -> float:
-        if self.gap <= self.rounding:
-            return 0.0
-        size = max(abs(self.objective), abs(self.objective - self.gap))
-        return self.gap / size if np.isfinite(self.gap) else np.inf
 
 
 class PdmmSession:
@@ -110,6 +91,7 @@ class PdmmSession:
             pull += np.bincount(end, weights, minlength=problem.n_nodes)
         bound = EPS * (degree + 4.0) * problem.lam * pull
         self._sums_error = np.repeat(bound[:, None], problem.n_features, axis=1)
+        self._repair = RangeRepair(problem)
         self._setup_time = time.perf_counter() - begun
 
     def _steps(self, problem: FusionProblem, point: FloatArray) -> tuple[float, float]:
@@ -134,33 +116,35 @@ class PdmmSession:
         self._next_look, self._last_look, self._stretched = _LOOK, 0, 1.0
         self._last_gap = np.inf
         first, finishes, tightening, stopped = engine.n_iter, 0, 1.0, ""
-        judged = self._judge(engine.x)
+        check = self._judge(engine.x)
         while not stopped:
             left = settings.max_iter - (engine.n_iter - first)
             if left <= 0:
                 stopped = f"max_iter = {settings.max_iter} was reached"
                 break
             self._advance(min(every, left))
-            judged = self._judge(engine.x, tightening)
-            stopped = monitor.report(
-                engine.n_iter - first, judged.objective, judged.objective - judged.gap, judged.gap
+            check = self._judge(engine.x)
+            stopped = monitor.report(engine.n_iter - first, check.objective, check.dual_objective, check.gap)
+            goal = replace(
+                settings, eps_rel=tightening * settings.eps_rel, eps_abs=tightening * settings.eps_abs
             )
-            if judged.met and not stopped:
+            if check.done(goal) and not stopped:
                 finishes += 1
-                judged = self._finish(judged)
-                if judged.met or finishes >= _MAX_FINISHES:
+                check = self._finish(check)
+                if check.done(settings) or finishes >= _MAX_FINISHES:
                     break
                 tightening *= 0.1
-            elif self._settings.rho is None and self._settings.eta is None:
-                self._retune(judged, engine.n_iter - first)
+            elif settings.rho is None and settings.eta is None:
+                self._retune(check, engine.n_iter - first)
         if stopped:
-            judged = self._finish(judged)
-        return self._result(judged, stopped, engine.n_iter - first, monitor)
+            check = self._finish(check)
+        return self._result(check, stopped, engine.n_iter - first, monitor)
 
-    def _retune(self, judged: _Judged, n_iter: int) -> None:
+    def _retune(self, check: Check, n_iter: int) -> None:
         """While the gap falls slowly: a large slack of the edges asks for more rho (and eta), a large residual of the
         nodes for less."""
-        gap, nodes = judged.gap, judged.gap - judged.slack
+        gap, slack = check.gap, self._slack
+        nodes = gap - slack
         if n_iter < self._next_look or not 0 < gap < np.inf:
             return
         rate = np.log(self._last_gap / gap) / (n_iter - self._last_look) if self._last_gap < np.inf else 0.0
@@ -168,13 +152,7 @@ class PdmmSession:
         self._last_gap, self._last_look = gap, n_iter
         # Convergence needs rho to settle: the pauses grow.
         self._next_look = n_iter + max(_LOOK, n_iter // 8)
-        factor = (
-            2.0
-            if judged.slack > _HEAVY_SLACK * nodes
-            else 0.5
-            if nodes > _HEAVY_NODES * judged.slack
-            else 1.0
-        )
+        factor = 2.0 if slack > _HEAVY_SLACK * nodes else 0.5 if nodes > _HEAVY_NODES * slack else 1.0
         if known and rate < _FAST and 1 / _STRETCH <= self._stretched * factor <= _STRETCH:
             self._stretched *= factor
             self._engine.stretch(factor)
@@ -188,26 +166,25 @@ class PdmmSession:
             _, b = engine.begin()
             engine.end(exact_step(loss, engine.x, engine.modulus, b))
 
-    def _judge(self, x: FloatArray, tightening: float = 1.0) -> _Judged:
-        problem, settings, loss = self.problem, self._settings, self.problem.loss
+    def _judge(self, x: FloatArray) -> Check:
+        problem, loss = self.problem, self.problem.loss
         edges = self._engine.balance(x)
+        sums, product = edges.sums, edges.product
+        if self._repair.needed:
+            duals = self._repair(self._engine.duals())
+            sums, ends = self._repair.sums(duals), problem.graph.edges
+            product = float(np.sum(duals * (x[ends[:, 0]] - x[ends[:, 1]])))
         # The duals may leave the domain of an f_i^*: one factor for all of them brings them back.
-        scale = loss.dual_scale(edges.sums, self._sums_error)
-        nodes = loss.fenchel(x, scale * edges.sums, self._sums_error)
-        objective = loss.value(x) + edges.penalty
-        slack = max(edges.penalty - scale * edges.product, 0.0)
-        gap = float(nodes.gap.sum()) + slack
+        scale = loss.dual_scale(sums, self._sums_error)
+        value, gap, rounding, residual, distance = judge_nodes(loss, x, scale * sums, self._sums_error)
+        self._slack = max(edges.penalty - scale * product, 0.0)
         terms = 8.0 + problem.n_features + np.sqrt(problem.graph.n_edges)
-        rounding = float(nodes.error.sum()) + EPS * terms * (edges.penalty + abs(edges.product))
-        if not np.isfinite(gap):
-            gap, rounding = np.inf, 0.0
-        size = max(abs(objective), abs(objective - gap)) if np.isfinite(gap) else 0.0
-        met = gap <= tightening * (settings.eps_rel * size + settings.eps_abs) or gap <= rounding
-        residual = float(np.linalg.norm(loss.gradient(x) + scale * edges.sums, axis=1).max())
-        judged = _Judged(x, objective, gap, rounding, residual, bool(met and np.isfinite(gap)), slack, scale)
-        return judged
+        rounding += EPS * terms * (edges.penalty + abs(product))
+        return Check(
+            x + 0.0, value + edges.penalty, gap + self._slack, rounding, residual, distance, dual_scale=scale
+        )
 
-    def _finish(self, raw: _Judged) -> _Judged:
+    def _finish(self, raw: Check) -> Check:
         """The lowest of the raw point and of points constant on candidate partitions read off the duals."""
         problem = self.problem
         lengths, zero = self._engine.edge_state()
@@ -233,45 +210,28 @@ class PdmmSession:
             return means
         return solve_restricted(problem, labels, start=means).centers
 
-    def _result(self, judged: _Judged, stopped: str, n_iter: int, monitor: Monitor) -> Result:
-        engine, problem = self._engine, self.problem
-        dual_objective = judged.objective - judged.gap
-        monitor.trace.add(n_iter, monitor.elapsed, judged.objective, dual_objective, judged.gap)
-        status = "optimal" if judged.met else "interrupted" if stopped == "interrupted" else "user_limit"
-        if not np.isfinite(judged.objective):
-            status = "numerical_error"
+    def _result(self, check: Check, stopped: str, n_iter: int, monitor: Monitor) -> Result:
+        engine, settings, repair = self._engine, self._settings, self._repair
         sent = engine.messages
-        why = "certified optimum" if status == "optimal" else stopped or "the tolerance was not met"
-        message = (
-            f"{why}: relative gap {judged.rel_gap:.1e} after {n_iter} iterations of PDMM "
-            f"({self._settings.scheme}); {sent.up} vectors up, {sent.down} down"
-        )
-        if self._settings.skip_fused is not None:
+        how = f"{n_iter} iterations of PDMM ({settings.scheme}); {sent.up} vectors up, {sent.down} down"
+        if settings.skip_fused is not None:
             share = sent.skipped / max(sent.pairs + sent.skipped, 1)
-            message += f"; {share:.0%} of the pair updates were left out at fused pairs"
-        if self._settings.scheme == "literal":
-            message += f"; ordered duals differ from antisymmetric ones by up to {engine.asymmetry():.2g}"
-        result = Result(
-            problem=problem,
-            settings=self._settings,
-            x=judged.x + 0.0,
-            labels=exact_labels(judged.x, problem.graph),
-            objective=judged.objective,
-            dual_objective=dual_objective,
-            gap=judged.gap,
-            rel_gap=judged.rel_gap,
-            status=status,
-            message=message,
+            how += f"; {share:.0%} of the pair updates were left out at fused pairs"
+        if settings.scheme == "literal":
+            how += f"; ordered duals differ from antisymmetric ones by up to {engine.asymmetry():.2g}"
+        self._point = check.x
+        return to_result(
+            self.problem,
+            settings,
+            check,
+            monitor,
+            stopped=stopped,
             n_iter=n_iter,
-            primal_residual=engine.primal_residual(),
-            dual_residual=judged.residual,
+            how=how,
             setup_time=self._setup_time,
-            solve_time=monitor.elapsed,
-            trace=monitor.trace.arrays(),
+            primal_residual=engine.primal_residual(),
+            duals=lambda: check.dual_scale * (repair(engine.duals()) if repair.needed else engine.duals()),
         )
-        self._point = judged.x
-        result.keep_duals(lambda: judged.scale * engine.duals())
-        return result
 
 
 def _curvature(loss: NodeLoss, x: FloatArray) -> float:

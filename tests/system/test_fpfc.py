@@ -18,6 +18,7 @@ from fusionopt import (
     SmoothedScad,
     Softmax,
     SquaredDistance,
+    reference,
     solve,
 )
 from fusionopt._bridge_fpfc import FpfcServer
@@ -178,6 +179,17 @@ def test_the_convex_variant_is_the_canonical_problem_at_lam_over_m():
     assert result.objective == pytest.approx(certified.objective, rel=1e-8)
     np.testing.assert_allclose(result.x, certified.x, atol=1e-5)
     assert (np.linalg.norm(result.edge_duals(), axis=1) <= 0.6 / 12).all()
+
+
+def test_the_convex_variant_is_cvxpys_optimum():
+    problem, _ = _regression(0.6, L2Norm())
+    result = solve(problem, FpfcSettings(eps_rel=1e-9, max_iter=20000))
+    # Pairs weigh 1 / m in FPFC: lam / m on the complete graph of weight one.
+    told = reference.solve(FusionProblem(problem.loss, Graph.complete(12), lam=0.6 / 12))
+    assert result.objective == pytest.approx(told.objective, rel=1e-6)
+    assert np.linalg.norm(result.x - told.x) <= 1e-3 * np.linalg.norm(told.x)
+    partial = solve(problem, FpfcSettings(eps_rel=1e-7, max_iter=20000, participation=0.5, random_state=3))
+    assert partial.status == "optimal" and partial.objective == pytest.approx(told.objective, rel=1e-6)
 
 
 def test_a_pair_never_touched_is_not_taken_for_fused():
