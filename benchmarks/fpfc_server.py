@@ -79,6 +79,12 @@ class NumpyServer:
         self.pull[js] -= now
 
 
+def machine() -> dict[str, str]:
+    """What a time depends on beside the code."""
+    told = provenance()
+    return {"cpu": _cpu_model()} | {key: told[key] for key in ("system", "commit", "load")}
+
+
 def _timed(action: Callable[..., object], *arguments: object) -> float:
     begun = time.process_time()
     action(*arguments)
@@ -140,7 +146,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["saturated", "kept"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fpfc_server.csv")
     args = parser.parse_args()
-    told = provenance() | {"cpu": _cpu_model(), "times": f"CPU, best of {args.repeats}, in turns, one thread"}
+    told = machine() | {"times": f"CPU, best of {args.repeats}, in turns, one thread"}
     rows = [
         measure(kind, args.nodes, args.features, dtype, args.repeats, dtype == "float64") | told
         for kind in args.kinds

@@ -375,8 +375,11 @@ def simulate(
         ),
     ] = "softmax",
     evaluate_every: Annotated[
-        int, typer.Option(min=1, help="Rounds between two measurements on the test rows.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="Rounds between two measurements on the test rows [default: 1].", show_default=False
+        ),
+    ] = None,
     n_threads: Annotated[int, typer.Option(min=1, help="Threads; the same bits for any number.")] = 1,
     checkpoint: Annotated[
         Path | None,

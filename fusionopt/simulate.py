@@ -59,7 +59,7 @@ class SimulateRequest:
     lams: tuple[float, ...] | None = None
     warm_up: int = 200
     model: str = "softmax"
-    evaluate_every: int = 1
+    evaluate_every: int | None = None
     n_threads: int = 1
     checkpoint: Path | None = None
     out: Path | None = None
@@ -77,6 +77,7 @@ class _Experiment:
     rounds: int = 100
     participation: float = 1.0
     lams: tuple[float, ...] | None = None
+    evaluate_every: int = 1
 
 
 _EXPERIMENTS = {
@@ -96,6 +97,7 @@ _EXPERIMENTS = {
         rounds=2000,
         participation=0.3,
         lams=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        evaluate_every=10,
     ),
 }
 """What ``simulate NAME`` alone stands for: the experiment of that system's paper."""
@@ -157,7 +159,9 @@ def run_simulate(request: SimulateRequest, command: str, meter: Meter | None = N
         lams=given.get("lams", experiment.lams),
         warm_up=_checks.as_count("warm_up", request.warm_up),
         model=parse_spec(request.model),
-        evaluate_every=_checks.as_count("evaluate_every", request.evaluate_every),
+        evaluate_every=_checks.as_count(
+            "evaluate_every", given.get("evaluate_every", experiment.evaluate_every)
+        ),
         n_threads=_checks.as_count("n_threads", request.n_threads),
         checkpoint=request.checkpoint,
     )

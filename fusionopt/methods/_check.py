@@ -45,6 +45,11 @@ class Check:
     model_gap: float = 0.0
     dual_scale: float = 1.0
 
+    @classmethod
+    def overflowed(cls, x: FloatArray) -> Check:
+        """Iterates that are no numbers any more; x is the last that was."""
+        return cls(x, np.nan, np.inf, 0.0, np.nan, np.inf)
+
     @property
     def dual_objective(self) -> float:
         return self.objective - self.gap
@@ -132,6 +137,8 @@ def to_result(
     found = f"relative gap {rel_gap:.1e}"
     if unbounded:
         found = unbounded
+    elif status == "numerical_error":
+        found = "no number to judge by"
     elif not bounded:
         found = f"no bound exists here: subdifferential within {check.distance:.1e} of zero, relative to the forces"
     words = {"optimal": "certified optimum", "stationary": "stationary", "unbounded": "no minimiser"}

@@ -64,6 +64,7 @@ class FpfcSession:
         self._use(rho, point)
         self._n_active = max(int(settings.participation * m), 1)
         self._best_distance, self._best_round = np.inf, 0
+        self._finite = self.server.x
         self._setup_time = time.perf_counter() - begun
 
     def _use(self, rho: float, point: FloatArray) -> None:
@@ -143,12 +144,14 @@ class FpfcSession:
             if n % every == 0:
                 check, extra = self._check()
                 stopped = monitor.report(n, check.objective, check.dual_objective, check.gap, **extra)
-                if check.done(settings):
+                if check.done(settings) or not np.isfinite(check.objective):
                     break
                 self._raise_rho(n, check.distance)
             else:
                 stopped = monitor.stopped()
         check, extra = self._check()
+        if not np.isfinite(check.objective):
+            stopped = "the iterates overflow: give a smaller alpha, or local_steps=None"
         store = self.server.store
         how = (
             f"{n} rounds of FPFC, {self._n_active} of {self.problem.n_nodes} nodes active; {store.share:.0%} of the "
@@ -169,13 +172,20 @@ class FpfcSession:
             extra=extra,
         )
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _check(self) -> tuple[Check, dict[str, float]]:
         """The present point with its own duals, and the norms of Theorem 1: grad_w L, G, grad_v L."""
         problem, report = self.problem, self.server.report()
         x = self.server.x
+        nothing = {"grad_w": np.nan, "prox_residual": np.nan, "grad_v": np.nan}
+        self._primal = report.residual
+        if not (np.isfinite(x).all() and np.isfinite(report.sums).all()):
+            return Check.overflowed(self._finite), nothing
         value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, report.sums)
         objective = value + report.penalty
-        self._primal = report.residual
+        if not np.isfinite(objective):
+            return Check.overflowed(self._finite), nothing
+        self._finite = x + 0.0
         slope = problem.loss.gradient(x)
         extra = {
             "grad_w": float(np.linalg.norm(slope + report.sums)),
@@ -189,7 +199,7 @@ class FpfcSession:
         else:
             gap, rounding = np.inf, 0.0
         distance = max(distance, self._distance(slope, report))
-        return Check(x + 0.0, objective, gap, rounding, residual, distance), extra
+        return Check(self._finite, objective, gap, rounding, residual, distance), extra
 
     def _distance(self, slope: FloatArray, report: PairReport) -> float:
         """theta instead of x_i - x_j, as a force relative to all forces."""

@@ -92,6 +92,7 @@ class PdmmSession:
         bound = EPS * (degree + 4.0) * problem.lam * pull
         self._sums_error = np.repeat(bound[:, None], problem.n_features, axis=1)
         self._repair = RangeRepair(problem)
+        self._finite = self._point
         self._setup_time = time.perf_counter() - begun
 
     def _steps(self, problem: FusionProblem, point: FloatArray) -> tuple[float, float]:
@@ -124,6 +125,9 @@ class PdmmSession:
                 break
             self._advance(min(every, left))
             check = self._judge(engine.x)
+            if not np.isfinite(check.objective):
+                stopped = "the iterates overflow: give a smaller tau or a larger eta"
+                break
             stopped = monitor.report(engine.n_iter - first, check.objective, check.dual_objective, check.gap)
             goal = replace(
                 settings, eps_rel=tightening * settings.eps_rel, eps_abs=tightening * settings.eps_abs
@@ -136,7 +140,7 @@ class PdmmSession:
                 tightening *= 0.1
             elif settings.rho is None and settings.eta is None:
                 self._retune(check, engine.n_iter - first)
-        if stopped:
+        if stopped and np.isfinite(check.objective):
             check = self._finish(check)
         return self._result(check, stopped, engine.n_iter - first, monitor)
 
@@ -166,9 +170,12 @@ class PdmmSession:
             _, b = engine.begin()
             engine.end(exact_step(loss, engine.x, engine.modulus, b))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _judge(self, x: FloatArray) -> Check:
         problem, loss = self.problem, self.problem.loss
         edges = self._engine.balance(x)
+        if not (np.isfinite(x).all() and np.isfinite(edges.sums).all()):
+            return Check.overflowed(self._finite)
         sums, product = edges.sums, edges.product
         if self._repair.needed:
             duals = self._repair(self._engine.duals())
@@ -180,9 +187,11 @@ class PdmmSession:
         self._slack = max(edges.penalty - scale * product, 0.0)
         terms = 8.0 + problem.n_features + np.sqrt(problem.graph.n_edges)
         rounding += EPS * terms * (edges.penalty + abs(product))
-        return Check(
-            x + 0.0, value + edges.penalty, gap + self._slack, rounding, residual, distance, dual_scale=scale
-        )
+        if not np.isfinite(value + edges.penalty):
+            return Check.overflowed(self._finite)
+        self._finite = x + 0.0
+        objective, gap = value + edges.penalty, gap + self._slack
+        return Check(self._finite, objective, gap, rounding, residual, distance, dual_scale=scale)
 
     def _finish(self, raw: Check) -> Check:
         """The lowest of the raw point and of points constant on candidate partitions read off the duals."""

@@ -264,6 +264,17 @@ def test_settings_that_break_a_rule(options, message):
         FpfcSettings(**options)
 
 
+def test_steps_that_are_too_long_end_as_a_numerical_error():
+    problem = FusionProblem(SquaredDistance(np.eye(4)), Graph.complete(4, weight=0.25), SmoothedScad(), 0.5)
+    for every in (7, 500):
+        result = solve(problem, FpfcSettings(alpha=1e3, rho=1.0, max_iter=500, check_every=every))
+        assert (
+            result.status == "numerical_error"
+            and "the iterates overflow: give a smaller alpha" in result.message
+        )
+        assert np.isfinite(result.x).all() and np.isnan(result.objective)
+
+
 def test_what_does_not_fit_is_refused_before_any_work():
     problem, _ = _regression(0.6)
     with pytest.raises(InvalidArgumentError, match=r"rho=0\.3 breaks rho > 1 / \(a - 1\)"):
