@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt.estimate import chooses_storage_free
-from fusionopt.losses import Logistic, Poisson, Softmax
+from fusionopt.losses import Logistic, Poisson, Softmax, SquaredDistance
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
+from fusionopt.methods.by_coordinates import ByCoordinatesSession
 from fusionopt.methods.difference_of_convex import DcSession
 from fusionopt.methods.fpfc import FpfcSession
 from fusionopt.methods.implicit import ImplicitSession
@@ -119,6 +120,8 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     if isinstance(problem.penalty, SquaredL2):
         return SmoothSession(problem, settings, point)
     l1 = isinstance(problem.penalty, L1Norm) and problem.n_features > 1
+    if l1 and type(problem.loss) is SquaredDistance:
+        return ByCoordinatesSession(problem, settings, point, open_session)
     if isinstance(problem.loss, QuadraticNodeLoss) and not l1:
         hull = find_hull(problem)
         if hull is not None:
