@@ -65,6 +65,12 @@ def _steps_down(penalty: Penalty) -> bool:
     return isinstance(penalty, RadialPenalty) and penalty.concave and not penalty.convex
 
 
+def _may_lack_minimiser(problem: FusionProblem) -> bool:
+    """Whether `existence` has something to find out."""
+    loss = problem.loss
+    return isinstance(loss, Logistic | Softmax | Poisson) and not (loss.strong_convexity() > 0).all()
+
+
 def check_rho(penalty: Penalty, rho: float) -> None:
     """Refuse a fixed rho (per unit weight) that a non-convex penalty does not allow.
 
@@ -109,11 +115,15 @@ def open_session(problem: FusionProblem, settings: Settings, point: FloatArray |
     if _steps_down(problem.penalty):
         own = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
         steps = settings if isinstance(settings, DcSettings) else DcSettings(**own)
+        if _may_lack_minimiser(problem):
+            # No penalty of differences holds a direction that all nodes share, bounded or not.
+            return UnattainedSession(
+                problem, steps, lambda attained: DcSession(attained, steps, point, open_session)
+            )
         return DcSession(problem, steps, point, open_session)
     if chooses_storage_free(problem, settings):
         return ImplicitSession(problem, settings)
-    may_lack = isinstance(problem.loss, Logistic | Softmax | Poisson)
-    if may_lack and not (problem.loss.strong_convexity() > 0).all():
+    if _may_lack_minimiser(problem):
         smooth = isinstance(problem.penalty, SquaredL2)
         way = SmoothSession if smooth else ProximalNewtonSession
         return UnattainedSession(problem, settings, lambda attained: way(attained, settings, point))

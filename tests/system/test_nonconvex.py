@@ -437,3 +437,22 @@ def test_settings_of_the_l2_steps_may_be_given_alone() -> None:
 def test_settings_that_are_refused(options: dict[str, float], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         DcSettings(**options)
+
+
+@pytest.mark.parametrize("penalty", [fusionopt.Scad(), fusionopt.Mcp()])
+def test_classes_that_one_direction_separates_leave_no_stationary_point(
+    penalty: fusionopt.Scad | fusionopt.Mcp,
+) -> None:
+    rng = np.random.default_rng(0)
+    designs = [rng.standard_normal((8, 2)) for _ in range(4)]
+    labels = [np.where(z[:, 0] > 0, 1, -1) for z in designs]
+    for lam in (0.1, 0.0):
+        result = fusionopt.solve(
+            fusionopt.FusionProblem(fusionopt.Logistic(designs, labels), penalty=penalty, lam=lam)
+        )
+        assert result.status == "unbounded" and "the infimum is not attained" in result.message
+        assert not result.x.any()
+    held = fusionopt.solve(
+        fusionopt.FusionProblem(fusionopt.Logistic(designs, labels, ridge=0.1), penalty=penalty, lam=0.1)
+    )
+    assert held.status == "stationary" and held.x.any()
