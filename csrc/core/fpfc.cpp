@@ -109,7 +109,6 @@ class Server final : public FpfcServer {
             for (Index i = 0; i < n_; ++i) kappa_[at(i)] = 2.0 * degree_[at(i)];
         }
         const int workers = pool_.n_workers();
-        scratch_.assign(at(workers * d_), 0.0);
         lists_.resize(at(workers));
     }
 
@@ -175,7 +174,6 @@ class Server final : public FpfcServer {
         pool_.parallel_for(groups_.count, [&](Index group, int worker) {
             double* sums = partial_.data() + group * count * d_;
             std::fill(sums, sums + count * d_, 0.0);
-            double* scratch = scratch_.data() + worker * d_;
             for (Index low = groups_.begin(group); low < groups_.end(group); low += tile) {
                 const Index high = std::min(low + tile, groups_.end(group));
                 // First the list: each pair's vector can then be fetched while the one before is worked on.
@@ -193,7 +191,7 @@ class Server final : public FpfcServer {
                     const Visit& at_now = list[p];
                     const std::int32_t next = p + 1 < list.size() ? list[p + 1].id : kUntouched;
                     touch(at_now.e, active[at(at_now.a)], at_now.j, at_now.other, sums + at_now.a * d_,
-                          pull_.data() + at_now.j * d_, scratch, next >= 0 ? store_.vector(next) : nullptr);
+                          pull_.data() + at_now.j * d_, next >= 0 ? store_.vector(next) : nullptr);
                 }
             }
         });
@@ -408,8 +406,7 @@ class Server final : public FpfcServer {
             for (Index b = a + 1; b < n_; ++b, ++e) fn(e, a, b, graph_.weight * r(a) * r(b));
     }
 
-    void touch(Index e, Index i, Index j, bool other, double* at_i, double* at_j, double* before,
-               const T* ahead) {
+    void touch(Index e, Index i, Index j, bool other, double* at_i, double* at_j, const T* ahead) {
         const bool first = i < j;
         const double *xa = x_.data() + (first ? i : j) * d_, *xb = x_.data() + (first ? j : i) * d_;
         double *at_a = first ? at_i : at_j, *at_b = first ? at_j : at_i;
@@ -420,6 +417,10 @@ class Server final : public FpfcServer {
         const double drop_a = first ? drop_i : drop_j, drop_b = first ? drop_j : drop_i;
         const std::int32_t id = slots_[at(e)];
         const bool kept = id >= 0;
+        const double* was = kept ? nullptr : earlier(id, i, other);
+        const double* was_a = first ? was : xa;
+        const double* was_b = first ? xb : was;
+        if (was == nullptr) was_a = was_b = nullptr;
         T* slot = kept ? store_.vector(id) : nullptr;
         const double s = kept ? store_.factor(id) : 1.0;
         const double length = std::sqrt(rows_.square(xa, xb, slot, 1.0 - s, d_, ahead));
@@ -430,8 +431,7 @@ class Server final : public FpfcServer {
                 rows_.release(xa, xb, 0.0, slot, 1.0, w, drop_a, drop_b, at_a, at_b, d_);
                 store_.give(id);
             } else {
-                rows_.settle(xa, xb, 1.0, earlier(id, i, j, other, before), nullptr, w, drop_a, drop_b, at_a,
-                             at_b, d_);
+                rows_.settle(xa, xb, 1.0, was_a, was_b, nullptr, w, drop_a, drop_b, at_a, at_b, d_);
             }
             slots_[at(e)] = kDropped;
             return;
@@ -444,19 +444,17 @@ class Server final : public FpfcServer {
             return;
         }
         const std::int32_t made = store_.take();
-        rows_.settle(xa, xb, 2.0 * share - 1.0, earlier(id, i, j, other, before), store_.vector(made), w,
-                     drop_a, drop_b, at_a, at_b, d_);
+        rows_.settle(xa, xb, 2.0 * share - 1.0, was_a, was_b, store_.vector(made), w, drop_a, drop_b, at_a,
+                     at_b, d_);
         store_.factor(made) = share;
         slots_[at(e)] = made;
     }
 
-    // theta before this update of a pair that is not kept; null for zero.
-    const double* earlier(std::int32_t id, Index i, Index j, bool other, double* out) const {
+    // Where i was before this update, for a pair that is not kept and had theta = x_i - x_j; null for theta =
+    // 0.
+    const double* earlier(std::int32_t id, Index i, bool other) const {
         if (id == kUntouched || other) return nullptr;  // with two active ends nothing is taken off
-        const double *was = old_.data() + position_[at(i)] * d_, *y = x_.data() + j * d_;
-        const double *xa = i < j ? was : y, *xb = i < j ? y : was;
-        for (Index k = 0; k < d_; ++k) out[k] = xa[k] - xb[k];
-        return out;
+        return old_.data() + position_[at(i)] * d_;
     }
 
     FpfcGraph graph_;
@@ -470,7 +468,7 @@ class Server final : public FpfcServer {
     std::vector<std::int32_t> slots_, neighbour_, edge_;
     std::vector<std::vector<Visit>> lists_;
     std::vector<Index> position_, first_;
-    Vector x_, pull_, old_, partial_, degree_, kappa_, scratch_;
+    Vector x_, pull_, old_, partial_, degree_, kappa_;
 };
 
 }  // namespace

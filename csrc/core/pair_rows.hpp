@@ -19,10 +19,11 @@ struct PairRows {
     void (*renew)(const double* xa, const double* xb, double keep, double new_factor, T* slot,
                   double old_factor, double weight, double drop_a, double drop_b, double* at_a, double* at_b,
                   Index d);
-    // The same for a pair that was not kept, fresh = xa - xb; before may be null for zero, slot null to keep
-    // nothing.
-    void (*settle)(const double* xa, const double* xb, double new_factor, const double* before, T* slot,
-                   double weight, double drop_a, double drop_b, double* at_a, double* at_b, Index d);
+    // The same for a pair that was not kept: fresh = xa - xb, before = was_a - was_b (null for zero); slot is
+    // null to keep nothing.
+    void (*settle)(const double* xa, const double* xb, double new_factor, const double* was_a,
+                   const double* was_b, T* slot, double weight, double drop_a, double drop_b, double* at_a,
+                   double* at_b, Index d);
     // As renew, for a pair that is not kept any more: now = fresh, and slot is left as it was.
     void (*release)(const double* xa, const double* xb, double keep, const T* slot, double old_factor,
                     double weight, double drop_a, double drop_b, double* at_a, double* at_b, Index d);

@@ -75,19 +75,27 @@ void row_renew(const double* xa, const double* xb, double keep, double new_facto
 }
 
 template <class T>
-void row_settle(const double* __restrict xa, const double* __restrict xb, double new_factor,
-                const double* __restrict before, T* __restrict slot, double weight, double drop_a,
-                double drop_b, double* __restrict at_a, double* __restrict at_b, Index d) {
-    const double now = weight * new_factor, a = weight * drop_a, b = weight * drop_b;
-    for (Index k = 0; k < d; ++k) {
-        const double fresh = xa[k] - xb[k], change = now * (slot == nullptr ? fresh : put(slot + k, fresh));
-        at_a[k] += change;
-        at_b[k] -= change;
+void row_settle(const double* xa, const double* xb, double new_factor, const double* was_a,
+                const double* was_b, T* slot, double weight, double drop_a, double drop_b, double* at_a,
+                double* at_b, Index d) {
+    const double now = weight * new_factor, a = was_a == nullptr ? 0.0 : weight * drop_a,
+                 b = was_a == nullptr ? 0.0 : weight * drop_b;
+    const double *from_a = was_a == nullptr ? xa : was_a, *from_b = was_a == nullptr ? xb : was_b;
+    const Half times = splat<Half>(now), less_a = splat<Half>(a), less_b = splat<Half>(b);
+    Index k = 0;
+    for (; k + kLanes <= d; k += kLanes) {
+        Half fresh = load<Half>(xa + k) - load<Half>(xb + k);
+        if (slot != nullptr) fresh = put(slot + k, fresh);
+        const Half before = load<Half>(from_a + k) - load<Half>(from_b + k), change = times * fresh;
+        store(at_a + k, load<Half>(at_a + k) + fnma(less_a, before, change));
+        store(at_b + k, load<Half>(at_b + k) - fnma(less_b, before, change));
     }
-    if (before == nullptr) return;
-    for (Index k = 0; k < d; ++k) {
-        at_a[k] -= a * before[k];
-        at_b[k] += b * before[k];
+    for (; k < d; ++k) {
+        double fresh = xa[k] - xb[k];
+        if (slot != nullptr) fresh = put(slot + k, fresh);
+        const double before = from_a[k] - from_b[k], change = now * fresh;
+        at_a[k] += change - a * before;
+        at_b[k] -= change - b * before;
     }
 }
 
