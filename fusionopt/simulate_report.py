@@ -318,7 +318,7 @@ class ConvergenceContent(SimulateContent):
             Figure(
                 "convergence",
                 "",
-                "F(x_t) - F* with F* from CVXPY. The literal scheme draws z_ij, z_ji and their duals apart and stops "
+                "F(x_t) - F*, F* from CVXPY. The literal scheme draws z_ij, z_ji and their duals apart and stops "
                 "at a point that is not optimal.",
             ),
             ax,
@@ -350,7 +350,7 @@ class ConvergenceContent(SimulateContent):
                     _cell(row["cpu_seconds"]),
                 ]
             )
-        words = "<p>F* is CVXPY's; beside it how far the certified solver's F lies from it.</p>\n"
+        words = "<p>F* of CVXPY, and how far the certified solver's F lies from it; the lower of the two counts.</p>\n"
         star = table(["seed", "lam", "F*", "certified F less F*"], stars)
         sent = "".join(
             f"<li>{escape(row['system'])}, seed {row['seed']}: {escape(row['message'])}</li>"

@@ -90,7 +90,7 @@ def test_pdmm_is_followed_towards_cvxpys_optimum(tmp_path, capsys):
     gaps = [float(r["gap"]) for r in rows_of(out / "curves.csv") if r["system"] == full["system"]]
     assert len(gaps) >= 6 and gaps[0] > 100 * gaps[-1] and gaps[-1] == float(full["gap"])
     page = (out / "report.html").read_text()
-    assert "F* is CVXPY" in page and "vectors up" in page and page.count("<figure") == 1
+    assert "F* of CVXPY" in page and "vectors up" in page and page.count("<figure") == 1
     assert "F - F* =" in capsys.readouterr().out
 
 
