@@ -87,6 +87,10 @@ experiments: $(VENV)/built
 	$(RUN) -m benchmarks.subgroups
 	$(RUN) -m benchmarks.selection
 	$(RUN) -m benchmarks.implicit
+	$(RUN) -m benchmarks.federated --out benchmarks/results/federated.csv
+	$(RUN) -m benchmarks.fpfc_table1 --out benchmarks/results/fpfc_table1.csv
+	$(RUN) -m benchmarks.fedsoft_table1 --out benchmarks/results/fedsoft_table1.csv
+	$(RUN) -m benchmarks.cfl_toys --out benchmarks/results
 	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
 
 clean:

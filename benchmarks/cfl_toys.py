@@ -41,10 +41,11 @@ def risks() -> dict[str, list[ClientData]]:
 
 def path(clients: list[ClientData], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Models (rounds + 1, 2) of FedAvg with one gradient step a round, and the clients' gradients at the last."""
-    fleet = f.LinearModel(intercept=False, spread=2.0).fleet(clients)
+    fleet = f.LinearModel(intercept=False).fleet(clients)
     system, rng = f.FedAvg(steps=1, rate=0.2), np.random.default_rng(SEED)
     everyone = np.arange(fleet.n_clients)
     state = system.start(fleet, rng)
+    state.models[:] = [-2.5, 3.5]
     models = [state.models[0].copy()]
     for _ in range(rounds):
         system.round(state, fleet, everyone, rng)
@@ -74,6 +75,7 @@ def main() -> None:
             history = f.simulate(system, clients, 200, random_state=SEED, labels=labels)
             last = history.rounds[-1]
             split = next((r.round for r in history.rounds if r.n_clusters > 1), "")
+            split = split if isinstance(system, f.Cfl) else ""
             rows.append(
                 {
                     "toy": name, "system": type(system).__name__, "accuracy": round(last.accuracy, 4),

@@ -157,7 +157,16 @@ class History:
                 got=None,
                 wanted="the model of the run",
             )
-        return by_loss(self.model.fleet(clients), self.cluster_models)
+        fleet = self.model.fleet(clients)
+        if fleet.dim != self.state.models.shape[1]:
+            _checks.refuse(
+                f"the models have {self.state.models.shape[1]} parameters, and clients like these need {fleet.dim}; "
+                "give rows with as many columns as in the run.",
+                argument="clients",
+                got=fleet.dim,
+                wanted=f"{self.state.models.shape[1]} parameters",
+            )
+        return by_loss(fleet, self.cluster_models)
 
     def place_models(self, models: ArrayLike) -> Placement:
         """Clusters of new clients by the distance of models of their own, (n, dim), from `cluster_models`.
@@ -240,10 +249,10 @@ class History:
 
         Raises
         ------
-        InvalidTypeError
-            A system that is not one of `fusionopt.federated`.
+        InvalidArgumentError, InvalidTypeError
+            A folder that does not exist, or a system that is not one of `fusionopt.federated`.
         """
-        _archive.write(path, "History", pack(self))
+        _archive.write(as_file("path", path), "History", pack(self))
 
     @classmethod
     def load(cls, path: str | Path, model: Model | None = None) -> History:
@@ -261,6 +270,19 @@ class History:
             Not such a file.
         """
         return unpack(_archive.read(path, "History"), model)
+
+
+def as_file(name: str, value: object) -> Path:
+    """A path in a folder that exists."""
+    path = _checks.as_path(name, value)
+    if path.is_dir() or not path.parent.is_dir():
+        _checks.refuse(
+            f"{name}={str(path)!r} is a folder or lies in none; give a file in a folder that exists.",
+            argument=name,
+            got=str(path),
+            wanted="a file in a folder that exists",
+        )
+    return path
 
 
 def pack(history: History) -> dict[str, NDArray[Any]]:

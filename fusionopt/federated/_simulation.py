@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fusionopt import _archive, _checks
 from fusionopt.datasets import ClientData
 from fusionopt.federated._fleet import Fleet, FloatArray, IntArray, Model
-from fusionopt.federated._history import History, Round, heading, known_name, pack, unpack
+from fusionopt.federated._history import History, Round, as_file, heading, known_name, pack, unpack
 from fusionopt.federated._system import System
 from fusionopt.federated.models import SoftmaxModel
 
@@ -70,7 +70,8 @@ def simulate(
         Same bits for any number.
     checkpoint : path, or None
         A file (as of `History.save`) written every `checkpoint_every` rounds and at the end. Where it exists the run
-        goes on from it, to the same bits as if it had not been interrupted; `rounds` may be larger than it was.
+        goes on from it, to the same bits as if it had not been interrupted; `rounds` may be larger than it was (where
+        it is smaller, the rounds that are there are given back).
     checkpoint_every : int >= 1
 
     Returns
@@ -118,9 +119,10 @@ def simulate(
         "dropout": lost,
         "least_work": least,
         "evaluate_every": every,
+        "labels": None if truth is None else _by_first(truth).tolist(),
     }
     run = _Run(system, fleet, request, truth, random_state)
-    file = None if checkpoint is None else Path(checkpoint)
+    file = None if checkpoint is None else as_file("checkpoint", checkpoint)
     if file is not None:
         known_name(system)
         request["clients"] = _fingerprint(fleet)

@@ -89,7 +89,7 @@ class Cfl(System):
         before = state.models[active]
         state.updates[active] = fleet.descend(active, before, self.work, rng) - before
         state.known[active] = True
-        norms = np.linalg.norm(state.updates, axis=1)
+        norms = row_norms(state.updates)
         state.scale = max(state.scale, float(norms[active].max()))
         for cluster in np.unique(state.labels):
             members = np.flatnonzero(state.labels == cluster)
@@ -104,8 +104,9 @@ class Cfl(System):
             return False
         low = 0.1 * state.scale if self.eps_1 is None else self.eps_1
         high = 0.2 * state.scale if self.eps_2 is None else self.eps_2
-        mean = float(np.linalg.norm(fleet.mean(state.updates[members], members, "samples")))
-        return mean < low and float(norms[members].max()) >= high
+        mean = row_norms(fleet.mean(state.updates[members], members, "samples")[None])[0]
+        largest = float(norms[members].max())
+        return bool(mean < low and high <= largest < np.inf)  # never where a client has diverged
 
 
 def split(state: CflState, members: IntArray) -> None:
@@ -115,9 +116,21 @@ def split(state: CflState, members: IntArray) -> None:
     state.known[members] = False
 
 
+def row_norms(rows: FloatArray) -> FloatArray:
+    """Euclidean norms, inf where a row is not finite or its norm overflows."""
+    top = np.abs(rows).max(axis=1)
+    units = np.where((top > 0) & np.isfinite(top), top, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = units * np.linalg.norm(rows / units[:, None], axis=1)
+    return np.where(np.isfinite(norms), norms, np.inf)
+
+
 def cosines(updates: FloatArray) -> FloatArray:
-    """Cosines between rows, (m, m); 0 with a row of zeros."""
-    norms = np.linalg.norm(updates, axis=1, keepdims=True)
-    unit = updates / np.where(norms > 0, norms, 1.0)
+    """Cosines between rows, (m, m); 0 with a row of zeros or one that is not finite."""
+    top = np.abs(updates).max(axis=1, keepdims=True)
+    known = np.isfinite(top)
+    rows = np.where(known, updates, 0.0) / np.where(known & (top > 0), top, 1.0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = rows / np.where(norms > 0, norms, 1.0)
     result: FloatArray = unit @ unit.T
     return (result + result.T) / 2

@@ -47,6 +47,8 @@ class KMeansAggregation(RFedAvg):
         from sklearn.cluster import KMeans
 
         wanted = self.n_clusters or len(super().cluster(updates, first_loss, loss, rng))
+        if not np.isfinite(updates).all():
+            return [np.arange(len(updates))]  # a client has diverged: there are no distances
         k = min(wanted, len(np.unique(updates, axis=0)))
         # k-means is told units in which the rows are of order one.
         scale = float(np.abs(updates).max()) or 1.0

@@ -156,7 +156,7 @@ class SoftmaxModel(LossModel):
         wrong = np.flatnonzero(classes[places] != y)
         if len(wrong):
             _checks.refuse(
-                f"{name} holds {y[wrong[0]]!r}, which is none of the {len(classes)} classes of the model.",
+                f"{name} holds {_checks.shown(y[wrong[0]].item())}, none of the {len(classes)} classes of the model.",
                 argument=name,
                 got=y[wrong[0]],
                 wanted="classes of the model",

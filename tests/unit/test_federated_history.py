@@ -304,3 +304,43 @@ def test_placement_by_parameters():
         history.place_models(np.zeros((1, 3)))
     lonely = simulate(FedAvg(), make_fpfc_synthetic(8, 4, 1, 60)[0], 1, random_state=0)
     assert lonely.place_models(centres[:1]).firmness[0] == np.inf
+
+
+@pytest.mark.parametrize("system", [Cfl, FedAvg, Fpfc, Ifca, Pdmm, RFedAvg, federated.KMeansAggregation])
+def test_runs_that_diverge_end_without_a_traceback(system, clients):
+    history = simulate(system(rate=1e200), clients, 4, random_state=0)
+    assert len(history.rounds) == 4
+    assert not history.final_loss < 10
+
+
+def test_predictions_that_are_no_numbers_are_wrong(clients):
+    fleet = SoftmaxModel().fleet(clients)
+    everyone = np.arange(8)
+    accuracy, loss = fleet.measure(fleet.predict(everyone, np.full((8, fleet.dim), np.nan)))
+    assert (accuracy == 0).all()
+    assert np.isnan(loss).all()
+
+
+@pytest.mark.parametrize("system", [Cfl, FedAvg, FedEm, FedSoft, Fpfc, Ifca, Pdmm, PerFedAvg, RFedAvg])
+def test_lone_clients_and_lone_rows(system, clients):
+    assert simulate(system(), clients[:1], 2, random_state=0).n_clusters == 1
+    rows = [ClientData(*(part[:1] for part in client)) for client in clients]
+    assert np.isfinite(simulate(system(), rows, 2, 0.5, random_state=0).final_loss)
+
+
+def test_files_and_new_clients_that_do_not_fit(clients, tmp_path):
+    history = simulate(FedAvg(), clients, 1, random_state=0)
+    for call in (
+        lambda: history.save(tmp_path / "none" / "h.npz"),
+        lambda: simulate(FedAvg(), clients, 1, checkpoint=tmp_path),
+    ):
+        with pytest.raises(InvalidArgumentError, match="give a file in a folder that exists"):
+            call()
+    narrow = ClientData(np.ones((2, 3)), clients[0].y_train[:2], np.ones((1, 3)), clients[0].y_test[:1])
+    with pytest.raises(InvalidArgumentError, match="as many columns as in the run"):
+        history.place([narrow])
+    file = tmp_path / "run.npz"
+    simulate(FedAvg(), clients, 3, random_state=0, checkpoint=file)
+    assert len(simulate(FedAvg(), clients, 2, random_state=0, checkpoint=file).rounds) == 3
+    with pytest.raises(InvalidArgumentError, match="of another run"):
+        simulate(FedAvg(), clients, 4, random_state=0, checkpoint=file, labels=LABELS)
