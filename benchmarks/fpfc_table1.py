@@ -2,7 +2,7 @@
 
 python -m benchmarks.fpfc_table1 --seeds 1 2 3 --rounds 300 --out benchmarks/results/fpfc_table1.csv
 
-Rows that the file has already are not run again.
+With --resume the rows that the file has are kept and not run again.
 
 As in the published code all start from w ~ N(0, 1), 30 % of the devices take part (LOCAL and CFL: all), and a device
 takes 10 full-batch steps of length 0.1; the paper runs 2000 rounds.
@@ -66,15 +66,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     model = f.SoftmaxModel(spread=1.0)
     done = set[tuple[str, str, str]]()
-    if args.out.exists():
+    if args.resume and args.out.exists():
         with args.out.open(newline="") as file:
             done = {(row["seed"], row["method"], row["rounds"]) for row in csv.DictReader(file)}
-    with args.out.open("a", newline="") as file:
+    with args.out.open("a" if done else "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         if not done:
             writer.writeheader()
