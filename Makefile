@@ -92,6 +92,7 @@ experiments: $(VENV)/built
 	$(RUN) -m benchmarks.fedsoft_table1 --out benchmarks/results/fedsoft_table1.csv
 	$(RUN) -m benchmarks.cfl_toys --out benchmarks/results
 	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
+	$(RUN) -m benchmarks.imbalance
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -52,5 +52,7 @@ class KMeansAggregation(RFedAvg):
         k = min(wanted, len(np.unique(updates, axis=0)))
         # k-means is told units in which the rows are of order one.
         scale = float(np.abs(updates).max()) or 1.0
-        found = KMeans(k, n_init=10, random_state=int(rng.integers(2**31))).fit_predict(updates / scale)
+        # It sees distances only: in an orthonormal basis of their span, rows have no more columns than there are rows.
+        rows = np.linalg.qr(updates.T / scale, mode="r").T
+        found = KMeans(k, n_init=10, random_state=int(rng.integers(2**31))).fit_predict(rows)
         return [np.flatnonzero(found == j) for j in np.unique(found)]
