@@ -53,6 +53,6 @@ class KMeansAggregation(RFedAvg):
         # k-means is told units in which the rows are of order one.
         scale = float(np.abs(updates).max()) or 1.0
         # It sees distances only: in an orthonormal basis of their span, rows have no more columns than there are rows.
-        rows = np.linalg.qr(updates.T / scale, mode="r").T
+        rows = np.linalg.qr(updates.T / scale).R.T
         found = KMeans(k, n_init=10, random_state=int(rng.integers(2**31))).fit_predict(rows)
         return [np.flatnonzero(found == j) for j in np.unique(found)]

@@ -139,6 +139,20 @@ def test_descending_is_the_fleets_own(clients, fleet, work, implicit):
     plain = LoopFleet.descend(fleet, chosen, models, work, np.random.default_rng(4), **terms)
     np.testing.assert_allclose(mine, plain, atol=1e-13)
     assert abs(mine - models).max() > 0.1
+    # The same, with the quadratic terms on the bias only: without weight of the data nothing else moves.
+    part = fleet.descend(chosen, models, work, np.random.default_rng(4), columns=np.arange(12, 16), **terms)
+    free = fleet.descend(chosen, models, work, np.random.default_rng(4), weights=weights)
+    still = fleet.descend(
+        chosen,
+        models,
+        work,
+        np.random.default_rng(4),
+        **(terms | {"weights": np.zeros(42)}),
+        columns=np.arange(12, 16),
+    )
+    np.testing.assert_array_equal(still[:, :12], models[:, :12])
+    assert abs(still - models)[:, 12:].min() > 1e-3
+    assert abs(part - mine).max() > 1e-3 and abs(part - free).max() > 1e-3
 
 
 def test_an_optimizer_steps_on_the_whole_objective(clients):
