@@ -5,6 +5,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export MPLBACKEND = Agg
 
 VENV := .venv
+# The images of two experiments: an .npz or a folder of IDX files (docs/federated.md says how to get them).
+MNIST ?= ../shared/data/mnist.npz
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip
 CMAKE := $(VENV)/bin/cmake
@@ -82,7 +84,7 @@ bench: $(VENV)/built
 	$(RUN) -m benchmarks.sweep
 	$(RUN) -m benchmarks.compare
 
-experiments: $(VENV)/built
+experiments: $(VENV)/built $(VENV)/torch
 	$(RUN) -m benchmarks.recovery_figures
 	$(RUN) -m benchmarks.subgroups
 	$(RUN) -m benchmarks.selection
@@ -92,7 +94,8 @@ experiments: $(VENV)/built
 	$(RUN) -m benchmarks.fedsoft_table1 --out benchmarks/results/fedsoft_table1.csv
 	$(RUN) -m benchmarks.cfl_toys --out benchmarks/results
 	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
-	$(RUN) -m benchmarks.imbalance
+	$(RUN) -m benchmarks.label_swap --data $(MNIST)
+	$(RUN) -m benchmarks.imbalance --data $(MNIST)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -126,6 +129,13 @@ $(VENV)/built: $(VENV)/base $(CPP_SOURCES)
 	@$(PIP) install -q --no-build-isolation --no-deps -e . || \
 	    { echo "fusionopt: the build failed; the compiler's words are above." >&2; exit 1; }
 	@$(RUN) -c 'import fusionopt._core'
+	@touch $@
+
+# Only the experiments on images need it.
+$(VENV)/torch: $(VENV)/built
+	@echo "Installing PyTorch into $(VENV)"
+	@$(RUN) .ci/requirements.py torch >$(VENV)/torch.txt
+	@$(PIP) install -q -r $(VENV)/torch.txt || $(PYPI_FAILED)
 	@touch $@
 
 $(VENV)/dev: $(VENV)/built

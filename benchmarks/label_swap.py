@@ -2,9 +2,10 @@
 
     python -m benchmarks.label_swap --data mnist.npz [--out benchmarks/results]
 
-Writes label_swap.csv (clusters found and accuracy of CFL, FPFC and, on both sides of them, one model and the true
-clusters), label_swap_cfl.csv (CFL round by round) and label_swap.png: Figure 3 of Sattler et al. in shape, which has
-CIFAR-10, a larger network and ten times the work (20 % before the first split, 60 % at the end).
+Writes label_swap.csv (clusters found and accuracy of CFL, whose accuracy before its first split is that of FedAvg, of
+FPFC, and with swapped labels of every client alone and of the true clusters), label_swap_cfl.csv (CFL round by
+round) and label_swap.png: Figure 3 of Sattler et al. in shape. The paper has permuted labels of CIFAR-10, a larger
+network and three epochs a round (20 % before the first split, 60 % at the end); here it is a fifth of MNIST.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from benchmarks.compare import provenance
 from fusionopt.datasets import label_swap, load_mnist, permute_labels, split_evenly
 from fusionopt.federated import (
     Cfl,
-    FedAvg,
     Fpfc,
     History,
     Local,
@@ -36,7 +36,7 @@ from fusionopt.federated.cfl import cosines
 
 WORK: dict[str, Any] = {"rate": 0.1, "batch": 50, "epochs": 1}
 EPS_1, EPS_2 = 0.12, 0.6
-LAM, RHO = 0.4, 1.0
+LAM, RHO, DECAY = 0.45, 1.0, 0.9**0.2  # FPFC; the steps fall as in its public code, by 0.9 every five rounds
 ROWS, TEST_ROWS = 12000, 4000
 KINDS = {"swapped": label_swap, "permuted": permute_labels}
 COLUMNS = ["labels", "method", "rounds", "n_clusters", "ari", "accuracy", "remark", "cpu_seconds"]
@@ -134,7 +134,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=Path("../shared/data/mnist.npz"))
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
-    parser.add_argument("--rounds", type=int, default=90)
+    parser.add_argument("--rounds", type=int, default=72)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
@@ -176,14 +176,14 @@ def main() -> None:
         history, seconds = run(cfl, clients, labels, args.rounds, args.seed)
         runs[kind] = history, log
         note(f"CFL, eps_1={EPS_1} eps_2={EPS_2}", history, seconds, cfl_remark(history))
+        if kind != "swapped":
+            continue
+        fpfc = Fpfc(lam=LAM, rho=RHO, layers=("fc2",), decay=DECAY, **WORK)
         others: list[tuple[str, System, int, float]] = [
-            ("FedAvg", FedAvg(**WORK), args.rounds // 2, 1.0),
+            (f"FPFC, fc2 fused, lam={LAM} rho={RHO} nu={fpfc.nu}", fpfc, args.rounds * 5 // 6, 0.5),
             ("Local", Local(**WORK), args.rounds // 3, 1.0),
             ("true clusters", Oracle(labels=labels, **WORK), args.rounds // 3, 1.0),
         ]
-        if kind == "swapped":
-            fpfc = Fpfc(lam=LAM, rho=RHO, layers=("fc2",), **WORK)
-            others.insert(0, (f"FPFC, fc2 fused, lam={LAM} rho={RHO} nu={fpfc.nu}", fpfc, args.rounds, 0.5))
         for method, system, rounds, share in others:
             note(method, *run(system, clients, labels, rounds, args.seed, share))
     draw(args.out / "label_swap.png", runs, labels)
