@@ -19,8 +19,9 @@ PAIRS = ((0, 8), (1, 7), (2, 6), (3, 5))
 
 def label_swap(
     clients: Sequence[ClientData],
-    pairs: Sequence[tuple[int, int]] = PAIRS,
+    n_clusters: int = 4,
     labels: Sequence[int] | IntArray | None = None,
+    pairs: Sequence[tuple[int, int]] = PAIRS,
 ) -> tuple[list[ClientData], IntArray]:
     """Exchange two classes in each cluster: y = a becomes b and y = b becomes a, (a, b) = pairs[cluster].
 
@@ -28,10 +29,12 @@ def label_swap(
     ----------
     clients : sequence of ClientData
         Not changed; x is shared, not copied.
-    pairs : sequence of pairs of classes
-        One for each cluster; the default exchanges p and 8 - p in cluster p = 0, 1, 2, 3.
+    n_clusters : int >= 1
+        At most the number of pairs; the first n_clusters of them are used.
     labels : int (n_clients,), or None
         Cluster of each client; None is contiguous blocks whose sizes differ by at most one.
+    pairs : sequence of pairs of classes
+        The default exchanges p and 8 - p in cluster p = 0, 1, 2, 3.
 
     Returns
     -------
@@ -55,8 +58,9 @@ def label_swap(
     [0, 0, 1, 1, 2, 2, 3, 3]
     """
     records = as_records(clients)
-    couples = [tuple(pair) for pair in pairs]
+    count = _checks.as_count("n_clusters", n_clusters)
     classes = _classes(records)
+    couples = [tuple(np.atleast_1d(pair).tolist()) for pair in pairs][:count]
     for pair in couples:
         if len(pair) != 2 or pair[0] == pair[1] or not np.isin(pair, classes).all():
             _checks.refuse(
@@ -66,14 +70,14 @@ def label_swap(
                 got=pair,
                 wanted="two classes that occur",
             )
-    if not couples:
+    if len(couples) < count:
         _checks.refuse(
-            "pairs is empty; give one pair of classes for each cluster.",
+            f"n_clusters={count} needs as many pairs of classes; pairs={_checks.shown(pairs)} has {len(couples)}.",
             argument="pairs",
-            got=0,
-            wanted="at least one pair",
+            got=len(couples),
+            wanted=f"{count} pairs",
         )
-    clusters = as_clusters(labels, len(records), len(couples))
+    clusters = as_clusters(labels, len(records), count)
 
     def swap(y: Array, cluster: int) -> Array:
         a, b = couples[cluster]
