@@ -35,7 +35,10 @@ from fusionopt.federated import (
 from fusionopt.federated.cfl import cosines
 
 WORK: dict[str, Any] = {"rate": 0.1, "batch": 50, "epochs": 1}
-EPS_1, EPS_2 = 0.12, 0.6
+EPS = {
+    "swapped": (0.12, 0.6),
+    "permuted": (0.15, 0.7),
+}  # CFL's gates, norms of updates, from a look at their course
 LAM, RHO, DECAY = 0.45, 1.0, 0.9**0.2  # FPFC; the steps fall as in its public code, by 0.9 every five rounds
 ROWS, TEST_ROWS = 12000, 4000
 KINDS = {"swapped": label_swap, "permuted": permute_labels}
@@ -112,9 +115,7 @@ def draw(path: Path, runs: dict[str, tuple[History, list[Any]]], labels: Any) ->
             right.plot(
                 rounds, np.where(done[:, j] | apart[:, j], np.nan, alpha[:, j]), color=colour, linewidth=0.3
             )
-        right.set(
-            title="cosines: blue same, orange other data, grey settled", xlabel="round", ylabel="cosine"
-        )
+        right.set(title="cosines (blue same cluster, orange not)", xlabel="round", ylabel="cosine")
         for k in np.flatnonzero(np.diff([r.n_clusters for r in history.rounds])):
             for ax in (left, right):
                 ax.axvline(k + 2, color="0.4", linewidth=0.6, linestyle=":")
@@ -170,12 +171,13 @@ def main() -> None:
                 writer.writeheader()
                 writer.writerows(rows)
 
-        cfl = WatchedCfl(eps_1=EPS_1, eps_2=EPS_2, **WORK)
+        eps_1, eps_2 = EPS[kind]
+        cfl = WatchedCfl(eps_1=eps_1, eps_2=eps_2, **WORK)
         log: list[tuple[Any, Any]] = []
         object.__setattr__(cfl, "log", log)
         history, seconds = run(cfl, clients, labels, args.rounds, args.seed)
         runs[kind] = history, log
-        note(f"CFL, eps_1={EPS_1} eps_2={EPS_2}", history, seconds, cfl_remark(history))
+        note(f"CFL, eps_1={eps_1} eps_2={eps_2}", history, seconds, cfl_remark(history))
         if kind != "swapped":
             continue
         fpfc = Fpfc(lam=LAM, rho=RHO, layers=("fc2",), decay=DECAY, **WORK)

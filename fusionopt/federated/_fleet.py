@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -296,3 +296,52 @@ def judge_classes(
     # A probability that underflows to zero counts as the smallest positive number.
     own = np.maximum(chances[np.arange(len(y_test)), y_test], np.finfo(np.float64).tiny)
     return hits / test_sizes, np.add.reduceat(-np.log(own), starts) / test_sizes
+
+
+def judge_numbers(
+    predictions: FloatArray, y_test: FloatArray, test_sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """nan in place of an accuracy, and the mean squared error, client by client."""
+    starts = (np.cumsum(test_sizes) - test_sizes).astype(np.int64)
+    squares = (predictions[:, 0] - y_test) ** 2
+    return np.full(len(test_sizes), np.nan), np.add.reduceat(squares, starts) / test_sizes
+
+
+def settle_classes(ys: list[NDArray[Any]], given: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """The classes in order: those given, or those that occur.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Fewer than two.
+    """
+    found = np.unique(np.concatenate(ys)) if given is None else np.unique(np.array(given))
+    if len(found) < 2:
+        _checks.refuse(
+            "clients hold one class only; there is nothing to tell apart.",
+            argument="clients",
+            got=1,
+            wanted="at least two classes",
+        )
+    return tuple(found.tolist())
+
+
+def class_places(name: str, y: NDArray[Any], settled: tuple[Any, ...]) -> IntArray:
+    """Places of y among the settled classes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Another class.
+    """
+    classes = np.array(settled)
+    places = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    wrong = np.flatnonzero(classes[places] != y)
+    if len(wrong):
+        _checks.refuse(
+            f"{name} holds {_checks.shown(y[wrong[0]].item())}, none of the {len(classes)} classes of the model.",
+            argument=name,
+            got=y[wrong[0]],
+            wanted="classes of the model",
+        )
+    return places.astype(np.int64)

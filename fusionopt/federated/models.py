@@ -22,7 +22,10 @@ from fusionopt.federated._fleet import (
     Rows,
     Work,
     check_records,
+    class_places,
     judge_classes,
+    judge_numbers,
+    settle_classes,
 )
 from fusionopt.losses import LeastSquares, Logistic, Softmax, SquaredHinge
 from fusionopt.losses._labels import signs
@@ -129,15 +132,7 @@ class SoftmaxModel(LossModel):
 
     def settle(self, ys: list[NDArray[Any]]) -> SoftmaxModel:
         """With its classes."""
-        found = np.unique(np.concatenate(ys)) if self.classes is None else np.unique(np.array(self.classes))
-        if len(found) < 2:
-            _checks.refuse(
-                "clients hold one class only; there is nothing to tell apart.",
-                argument="clients",
-                got=1,
-                wanted="at least two classes",
-            )
-        return replace(self, classes=tuple(found.tolist()))
+        return replace(self, classes=settle_classes(ys, self.classes))
 
     @property
     def n_classes(self) -> int:
@@ -151,17 +146,7 @@ class SoftmaxModel(LossModel):
 
     def encode(self, name: str, y: NDArray[Any]) -> IntArray:
         """Places among the classes."""
-        classes = np.array(self.classes)
-        places = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-        wrong = np.flatnonzero(classes[places] != y)
-        if len(wrong):
-            _checks.refuse(
-                f"{name} holds {_checks.shown(y[wrong[0]].item())}, none of the {len(classes)} classes of the model.",
-                argument=name,
-                got=y[wrong[0]],
-                wanted="classes of the model",
-            )
-        return places.astype(np.int64)
+        return class_places(name, y, self.classes or ())
 
     def loss(self, designs: Sequence[FloatArray], targets: Sequence[NDArray[Any]]) -> SampledLoss:
         """`losses.Softmax`."""
@@ -205,9 +190,7 @@ class LinearModel(LossModel):
         self, predictions: FloatArray, y_test: NDArray[Any], test_sizes: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """nan, and the squared error."""
-        starts = (np.cumsum(test_sizes) - test_sizes).astype(np.int64)
-        squares = (predictions[:, 0] - y_test) ** 2
-        return np.full(len(test_sizes), np.nan), np.add.reduceat(squares, starts) / test_sizes
+        return judge_numbers(predictions, y_test, test_sizes)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ from fusionopt.federated._fleet import (
     Model,
     Work,
     check_records,
+    class_places,
     judge_classes,
+    judge_numbers,
+    settle_classes,
 )
 
 CHUNK = 1024
@@ -102,15 +105,7 @@ class TorchModel(Model):
         """With the classes that occur."""
         if self.loss == "squared":
             return self
-        found = np.unique(np.concatenate(ys)) if self.classes is None else np.unique(np.array(self.classes))
-        if len(found) < 2:
-            _checks.refuse(
-                "clients hold one class only; there is nothing to tell apart.",
-                argument="clients",
-                got=1,
-                wanted="at least two classes",
-            )
-        return replace(self, classes=tuple(found.tolist()))
+        return replace(self, classes=settle_classes(ys, self.classes))
 
 
 def mnist_cnn() -> Any:
@@ -294,9 +289,7 @@ class TorchFleet(LoopFleet):
         y = np.concatenate([part.numpy() for part in self._y_test])
         if self.model.classes is not None:
             return judge_classes(predictions, y, self.test_sizes)
-        starts = (np.cumsum(self.test_sizes) - self.test_sizes).astype(np.int64)
-        squares = (predictions[:, 0] - y) ** 2
-        return np.full(self.n_clients, np.nan), np.add.reduceat(squares, starts) / self.test_sizes
+        return judge_numbers(predictions, y, self.test_sizes)
 
     def _stepper(self, rate: float, length: Any) -> Callable[[], object]:
         """A step along `_slope`: the optimizer's, or w <- w - length slope."""
@@ -436,17 +429,7 @@ class TorchFleet(LoopFleet):
     def _targets(self, name: str, y: NDArray[Any], model: TorchModel) -> Any:
         if model.classes is None:
             return self._tensor(_checks.as_vector(name, y))
-        classes = np.array(model.classes)
-        places = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-        wrong = np.flatnonzero(classes[places] != y)
-        if len(wrong):
-            _checks.refuse(
-                f"{name} holds {y[wrong[0]]!r}, which is none of the {len(classes)} classes of the model.",
-                argument=name,
-                got=y[wrong[0]],
-                wanted="classes of the model",
-            )
-        return self.torch.from_numpy(places.astype(np.int64))
+        return self.torch.from_numpy(class_places(name, y, model.classes))
 
     def _tensor(self, array: FloatArray) -> Any:
         return self.torch.tensor(array, dtype=self._type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fusionopt import datasets as ds
 from fusionopt.datasets import ClientData
@@ -81,6 +82,23 @@ def test_imbalanced_split(pool, n_classes):
         assert len(np.unique(client.x_train)) == len(client.y_train)
         assert (client.x_train[:, 0] % 10 == client.y_train).all()
     np.testing.assert_array_equal(rows(clients, "test"), pool.x_test[:, 0])
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_dominant_classes_follow_the_clipped_normal_law(n_classes):
+    y = np.arange(120000) % 10
+    x = np.zeros((120000, 1))
+    clients = ds.split_imbalanced(ClientData(x, y, x, y), 4000, n_classes, random_state=0)
+    found = np.bincount(shares(clients, "train").argmax(axis=1), minlength=10) / 4000
+    edges = stats.norm(5, np.sqrt(10)).cdf(np.arange(1.5, 10))
+    np.testing.assert_allclose(found, np.diff(edges, prepend=0, append=1), atol=0.02)
+
+
+def test_theta_does_not_follow_the_random_shares():
+    # From one stream the first cut of the interval would decide the first coefficient.
+    drawn = [ds.make_fedsoft_synthetic("random", 1, random_state=s)[1:] for s in range(150)]
+    shares, first = np.array([[share[0, 0], theta[0, 0]] for share, theta in drawn]).T
+    assert abs(stats.spearmanr(shares, first)[0]) < 0.2
 
 
 def test_devices_share_no_rows_while_rows_suffice():

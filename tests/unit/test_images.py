@@ -120,6 +120,10 @@ def test_files_that_are_no_npz(tmp_path, arrays):
     [
         (lambda f: (f / NAMES["y_train"]).unlink(), "holds none of train-labels-idx1-ubyte"),
         (lambda f: cut(f / NAMES["x_test"]), "announces 48 bytes .* holds 46"),
+        (
+            lambda f: (f / NAMES["x_test"]).write_bytes((f / NAMES["x_test"]).read_bytes() + b"\0"),
+            "announces 48 bytes .* holds 49",
+        ),
         (lambda f: (f / NAMES["x_train"]).write_bytes(b"\0\0\x08\x03\0"), "announces 0 bytes"),
         (lambda f: (f / NAMES["x_train"]).write_bytes(b""), "begins with b''"),
         (lambda f: (f / NAMES["x_test"]).write_bytes(b"\0\0\x08\x03" + b"\xff" * 12), "announces 7.* bytes"),
