@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class SimulateContent:
+class SimulateContent(ABC):
     """Everything the page tells; plain text, escaped when rendered."""
 
     version: str
@@ -61,17 +62,17 @@ class SimulateContent:
 
     title = ""
 
+    @abstractmethod
     def draw(self) -> Iterator[tuple[Figure, Axes]]:
         """The figures, without their SVG yet."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tables(self) -> list[str]:
         """The page's own sections."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self) -> list[str]:
         """Lines for a reader in a hurry."""
-        raise NotImplementedError
 
     def names(self) -> list[str]:
         """Systems in the order asked for."""

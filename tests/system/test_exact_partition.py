@@ -68,7 +68,7 @@ def test_loose_stop_is_never_certified_wrongly() -> None:
             assert result.labels_certified is not True
 
 
-def _published(problem: problems.ClusteringProblem) -> None:
+def _assert_published(problem: problems.ClusteringProblem) -> None:
     graph = (
         None if problem.edges is None else Graph.from_edges(problem.shape[0], problem.edges, problem.weights)
     )
@@ -89,15 +89,15 @@ def _published(problem: problems.ClusteringProblem) -> None:
 @pytest.mark.parametrize("n", [500, 1000, 2000])
 @pytest.mark.parametrize("level", ["few", "half"])
 def test_published_moons(n: int, level: str) -> None:
-    _published(problems.moons(n, level))
+    _assert_published(problems.moons(n, level))
 
 
 @pytest.mark.parametrize("n", [100, 200, 500])
 @pytest.mark.parametrize("level", ["few", "half"])
 def test_published_gauss(n: int, level: str) -> None:
-    _published(problems.gauss(n, level))
+    _assert_published(problems.gauss(n, level))
 
 
 @pytest.mark.parametrize("level", ["few", "half"])
 def test_published_gauss_1000(level: str) -> None:
-    _published(problems.gauss(1000, level))
+    _assert_published(problems.gauss(1000, level))

@@ -13,7 +13,7 @@ from tests.catalogue import Instance
 KINDS = ["complete", "knn", "sparse", "node_weights", "disconnected"]
 
 
-def _compare(instance: Instance, eps: float = 1e-9) -> None:
+def _assert_agrees(instance: Instance, eps: float = 1e-9) -> None:
     """D <= F(x_ref) + 1e-9 |F| and P >= D_ref - 1e-9 |F|, values recomputed by the oracles."""
     problem = instance.problem()
     result = fusionopt.solve(problem)
@@ -35,7 +35,7 @@ def _compare(instance: Instance, eps: float = 1e-9) -> None:
 def test_squared_distance(kind: str, seed: int) -> None:
     rng = np.random.default_rng([KINDS.index(kind), seed])
     n, d = int(rng.integers(2, 16)), int(rng.integers(1, 5))
-    _compare(catalogue.random_squared(rng, kind, n, d))
+    _assert_agrees(catalogue.random_squared(rng, kind, n, d))
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])

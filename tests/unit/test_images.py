@@ -42,7 +42,7 @@ def write_idx(folder, arrays, *, compress=False, dot=False):
     return folder
 
 
-def check(data, arrays):
+def assert_holds(data, arrays):
     for part in ("train", "test"):
         x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
         assert (x.dtype, y.dtype) == (np.float32, np.int64)
@@ -53,14 +53,14 @@ def check(data, arrays):
 
 def test_npz(tmp_path, arrays):
     np.savez(tmp_path / "a.npz", **arrays)
-    check(load_mnist(tmp_path / "a.npz"), arrays)
+    assert_holds(load_mnist(tmp_path / "a.npz"), arrays)
     np.savez_compressed(tmp_path / "b.npz", **arrays)
-    check(load_mnist(str(tmp_path / "b.npz")), arrays)
+    assert_holds(load_mnist(str(tmp_path / "b.npz")), arrays)
 
 
 @pytest.mark.parametrize(("compress", "dot"), [(False, False), (True, False), (True, True)])
 def test_idx(tmp_path, arrays, compress, dot):
-    check(load_mnist(write_idx(tmp_path / "idx", arrays, compress=compress, dot=dot)), arrays)
+    assert_holds(load_mnist(write_idx(tmp_path / "idx", arrays, compress=compress, dot=dot)), arrays)
 
 
 def cut(path):
