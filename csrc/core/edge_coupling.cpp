@@ -152,6 +152,8 @@ class EdgeCoupling final : public Coupling {
                     (*request.worst)[at(end)] = std::fmax((*request.worst)[at(end)], norms_[e]);
         }
         if (request.kind == SweepKind::kRelax) restretch_ = false;
+        // A path that goes on from a saved state has no factor yet: neither may the unbroken one.
+        if (request.kind == SweepKind::kMove) pinned_.clear();
         return out;
     }
 
