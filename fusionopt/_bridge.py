@@ -34,6 +34,10 @@ _CAP = 2.0
 """Largest ball of an edge, in units of the sum of all forces (half the sum is the most that can pass an edge)."""
 
 
+_ORDERED_FROM = 100_000
+"""Numbers of x from which the core numbers the nodes of an edge list so that neighbours share caches."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What one pass of the core says of a point and its duals, in the caller's units.
@@ -59,6 +63,28 @@ class Certificate:
     penalty: float
     dual_residual: float
     met: bool
+
+
+@dataclass(frozen=True)
+class _Numbering:
+    """The core's own numbers of nodes and edges.
+
+    Attributes
+    ----------
+    order : int (n_nodes,)
+        The node that is the core's k-th.
+    rank : int (n_nodes,)
+        Its inverse.
+    edges : int64 (n_edges,)
+        The edge of the graph that is the core's k-th.
+    turned : bool (n_edges,)
+        The core has that edge's ends exchanged.
+    """
+
+    order: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    edges: IntArray
+    turned: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -156,6 +182,7 @@ class Engine:
         self._past_iterations = 0
         self._cap_lam = problem.lam
         self._settings = settings
+        self._numbering: _Numbering | None = None
         graph = problem.graph
         self._components: IntArray = graph.component_labels
         self.shift = pooled_minimiser(loss, self._components)[self._components]
@@ -239,7 +266,40 @@ class Engine:
             linear = np.einsum("iac,ic->ia", basis, np.where(eigenvalues > 0, along, 0.0))
             common = null_projectors(hessian.sum(axis=0, keepdims=True), d)
             null = null if common is None else common[0]
-        return (eigenvalues, basis, hessian, linear, self._constant), null
+        if basis is not None:
+            basis, hessian = self._numbered(basis), self._numbered(hessian)
+        return (
+            self._numbered(eigenvalues),
+            basis,
+            hessian,
+            self._numbered(linear),
+            self._constant,
+        ), null
+
+    def _numbered(self, rows: FloatArray) -> FloatArray:
+        """Rows of nodes in the order of the core."""
+        return np.ascontiguousarray(rows if self._numbering is None else rows[self._numbering.order])
+
+    def _unnumbered(self, rows: FloatArray) -> FloatArray:
+        """Rows of the core in the order of the nodes."""
+        return rows if self._numbering is None else rows[self._numbering.rank]
+
+    def _number_edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Ends i < j of the edges in the core's numbering, sorted; sets it where x is larger than the caches."""
+        graph = self.problem.graph
+        tail, head = (np.ascontiguousarray(column, dtype=np.int32) for column in graph.edges.T)
+        if graph.n_nodes * self.problem.n_features < _ORDERED_FROM:
+            return tail, head
+        if self._numbering is None:
+            order = _core.local_order(graph.n_nodes, tail, head)
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order), dtype=np.int32)
+            i, j = rank[tail], rank[head]
+            keys = np.minimum(i, j) * np.int64(len(order)) + np.maximum(i, j)
+            self._numbering = _Numbering(order, rank, np.argsort(keys), i > j)
+        known = self._numbering
+        i, j = known.rank[tail[known.edges]], known.rank[head[known.edges]]
+        return np.minimum(i, j), np.maximum(i, j)
 
     def update(self, loss: QuadraticNodeLoss) -> None:
         """Put another quadratic of the same shape in the place of the loss; coordinates, duals and rho stay.
@@ -255,7 +315,7 @@ class Engine:
 
     def judge(self, x: FloatArray) -> Judgement:
         """The penalty's part of a certificate at x (caller's coordinates), with the present duals."""
-        told = self._core.certify(np.ascontiguousarray((x - self.shift) / self._s))
+        told = self._core.certify(self._numbered((x - self.shift) / self._s))
         lam, unit = self.problem.lam, self._h * self._s**2
         penalty = lam * told["penalty"] * self._s * self._u
         true = penalty
@@ -269,7 +329,7 @@ class Engine:
             slack=told["slack"] * unit + left_out,
             model_gap=told["gap"] * unit + left_out,
             rounding=told["rounding"] * unit,
-            sums=self._core.dual_sums * (self._h * self._s),
+            sums=self._unnumbered(self._core.dual_sums) * (self._h * self._s),
         )
 
     def _build(self) -> Any:
@@ -285,19 +345,21 @@ class Engine:
             "n_threads": settings.n_threads,
             "narrow": settings.dtype == "float32",
         }
-        loss, null = self._core_loss()
-        quadratic = (*loss, self._scaled_lam(problem.lam))
         if not graph.is_complete:
             needed = edge_bytes(m, graph.n_edges, d, settings.n_threads)
             _checks.check_memory("The edge duals", needed)
-            edges = graph.edges.astype(np.int32)
-            tail, head = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
+            tail, head = self._number_edges()
+            weights = self._capped_weights(problem.lam) / self._u
+            if self._numbering is not None:
+                weights = weights[self._numbering.edges]
             self._cap_lam = problem.lam
             return _core.Admm.edges(
-                *quadratic, tail, head, self._capped_weights(problem.lam) / self._u, **options
+                *self._core_loss()[0], self._scaled_lam(problem.lam), tail, head, weights, **options
             )
         _checks.check_memory("The pair duals of the complete graph", pair_bytes(m, d, settings.dtype))
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
+        loss, null = self._core_loss()
+        quadratic = (*loss, self._scaled_lam(problem.lam))
         return _core.Admm.complete(*quadratic, self._largest_weight() / self._u, r, null, **options)
 
     def pooled_force(self) -> FloatArray:
@@ -369,7 +431,7 @@ class Engine:
     def warm_start(self, x: FloatArray) -> None:
         """Start from a point in the caller's coordinates."""
         if self._core is not None:
-            self._core.warm_start(np.ascontiguousarray((x - self.shift) / self._s))
+            self._core.warm_start(self._numbered((x - self.shift) / self._s))
 
     @property
     def unique(self) -> bool:
@@ -413,6 +475,7 @@ class Engine:
         return self._back(self._core.fused_point())
 
     def _back(self, x: FloatArray) -> FloatArray:
+        x = self._unnumbered(x)
         if self._null is not None:
             # A motion of a whole component that no loss feels: the shift has minimum norm, so none is added.
             n = len(self._null)
@@ -429,7 +492,7 @@ class Engine:
             residual = float(np.sqrt(((self._loss.gradient(x)) ** 2).sum(axis=1).max()))
             rounding = EPS * (8 * len(x) + 64) * (objective + abs(objective))
             return Certificate(objective, objective, 0.0, rounding, 0.0, residual, True)
-        told = self._in_units(self._core.certify(np.ascontiguousarray((x - self.shift) / self._s)))
+        told = self._in_units(self._core.certify(self._numbered((x - self.shift) / self._s)))
         lam, penalty = self.problem.lam, told.penalty
         if self._capped(self._cap_lam) or self._capped(lam):
             penalty = self.problem.with_lam(1.0).penalty_value(x)
@@ -456,6 +519,11 @@ class Engine:
             i, j = np.triu_indices(graph.n_nodes, 1)
             v = v[joined[i] & joined[j]]
         v *= self._h * self._s
+        if self._numbering is not None:
+            own = np.empty_like(v)
+            own[self._numbering.edges] = v
+            own[self._numbering.turned] *= -1.0
+            v = own
         return np.asarray(v)
 
     def pooled(self) -> FloatArray:

@@ -42,6 +42,10 @@ class Implicit:
     @property
     def counts(self) -> dict[str, float]: ...
 
+def local_order(
+    n_nodes: int, tail: NDArray[np.int32], head: NDArray[np.int32]
+) -> NDArray[np.int32]: ...
+
 class Admm:
     @staticmethod
     def complete(

@@ -6,6 +6,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/admm.hpp"
+#include "core/node_order.hpp"
 
 namespace fusionopt::bindings {
 
@@ -77,9 +78,33 @@ py::dict to_dict(const Certificate& c) {
     return out;
 }
 
+void check_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head,
+                 Index n_nodes) {
+    for (std::size_t e = 0; e < tail.size(); ++e)
+        if (tail[e] < 0 || tail[e] >= head[e] || head[e] >= n_nodes)
+            throw std::invalid_argument("edges must satisfy 0 <= i < j < n_nodes");
+}
+
 }  // namespace
 
 void register_admm(py::module_& module) {
+    module.def(
+        "local_order",
+        [](Index n_nodes, const Int32s& tail, const Int32s& head) {
+            const Index n = tail.size();
+            const std::vector<std::int32_t> from = to_vector("tail", tail, {n}),
+                                            to = to_vector("head", head, {n});
+            check_edges(from, to, n_nodes);
+            std::vector<std::int32_t> order;
+            {
+                py::gil_scoped_release release;
+                order = local_order(n_nodes, from.data(), to.data(), n);
+            }
+            py::array_t<std::int32_t> out(static_cast<py::ssize_t>(order.size()));
+            std::copy(order.begin(), order.end(), out.mutable_data());
+            return out;
+        },
+        py::arg("n_nodes"), py::arg("tail"), py::arg("head"));
     py::class_<Admm>(module, "Admm")
         .def_static(
             "complete",
@@ -118,9 +143,7 @@ void register_admm(py::module_& module) {
                 const Index m = loss.n_nodes, d = loss.n_features, n = tail.size();
                 std::vector<std::int32_t> from = to_vector("tail", tail, {n}),
                                           to = to_vector("head", head, {n});
-                for (std::size_t e = 0; e < from.size(); ++e)
-                    if (from[e] < 0 || from[e] >= to[e] || to[e] >= m)
-                        throw std::invalid_argument("edges must satisfy 0 <= i < j < n_nodes");
+                check_edges(from, to, m);
                 const Vector w = to_vector("weights", weights, {n});
                 const auto make = [&](Index features) {
                     return make_edge_coupling(m, features, from, to, w);

@@ -488,16 +488,18 @@ class EdgeCoupling final : public Coupling {
             }
         });
     }
-    // out += B'RB v at the nodes first .. last - 1.
+    // out += B'RB v at the nodes first .. last - 1. A matrix of the edges inside clusters may be mostly zeros.
     template <int D>
     void add_laplacian_of(const Vector& v, Vector& out, Index first, Index last) const {
         const Index d = D > 0 ? D : d_;
         for (Index i = first; i < last; ++i) {
+            if (degree_[at(i)] == 0.0) continue;
             const double* const vi = v.data() + i * d;
             double* const oi = out.data() + i * d;
             for (Index k = 0; k < d; ++k) oi[k] += degree_[at(i)] * vi[k];
             for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
                 const double value = value_[at(place)];
+                if (value == 0.0) continue;
                 const double* const vj = v.data() + neighbour_[at(place)] * d;
                 for (Index k = 0; k < d; ++k) oi[k] -= value * vj[k];
             }
