@@ -123,7 +123,7 @@ class Finish:
     proven : bool
         The flow inside every cluster fits its balls: the partition is exact up to rounding.
     untouched : bool
-        Nothing is fused and the raw point was left alone.
+        Next to nothing is fused: the raw point was left alone, or what is fused was put at its means.
     n_clusters : int
     work : float
         Edges visited.
@@ -451,9 +451,10 @@ class Engine:
 
     @property
     def half_open(self) -> bool:
-        """Groups have begun to form, and more than an eighth of the nodes still count as centres of their own."""
+        """Groups have begun to form, more than an eighth of the nodes still count as centres of their own, and
+        finishing will try to settle them."""
         n = int(self._core.n_fused())
-        return self.problem.n_nodes < 8 * n < 8 * self.problem.n_nodes
+        return self.problem.n_nodes < 8 * n < 8 * self.problem.n_nodes and not self._core.left_open(n)
 
     def finish(self) -> Finish:
         told = self._core.finish()

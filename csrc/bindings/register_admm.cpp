@@ -249,6 +249,7 @@ void register_admm(py::module_& module) {
              })
         .def("primal_residual", &Admm::primal_residual)
         .def("n_fused", &Admm::n_fused, py::call_guard<py::gil_scoped_release>())
+        .def("left_open", &Admm::left_open, py::arg("n_clusters"))
         .def_property_readonly("dual_sums",
                                [](const Admm& self) {
                                    const Index m = static_cast<Index>(self.labels().size());

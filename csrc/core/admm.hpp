@@ -32,7 +32,7 @@ struct Certificate {
 
 struct FinishReport {
     bool accepted = false;   // x is now constant on clusters and no worse than the raw point
-    bool untouched = false;  // nothing is fused and the raw point was kept as it is
+    bool untouched = false;  // (next to) nothing is fused: the raw point was kept, or the means of what is fused
     bool proven = false;  // the flow inside every cluster is feasible: the partition is the exact solution's
                           // up to rounding
     Index n_clusters = 0;
@@ -82,6 +82,8 @@ class Admm {
         if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
         return n_fused_;
     }
+    // Whether finish() would leave that many clusters at the raw point.
+    bool left_open(Index n_clusters) const;
     void duals(double* out) const { coupling_->duals(lam_, out); }
 
     // The finished point after finish(), else the present iterate.
@@ -110,7 +112,9 @@ class Admm {
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
     void restart();
-    double repair(double& work);
+    double repair(double& work, double budget);
+    double finishing_budget() const;
+    FinishedPartition at_means(const Labels& labels, Index n_clusters);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;
     Coupling::Sums manifold(const Vector& phi);

@@ -24,6 +24,7 @@ constexpr Index kPatience = 60;          // passes of a balancing before a facto
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
+constexpr Index kRun = 8;  // chunks whose parts are kept at once
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -84,9 +85,13 @@ class EdgeCoupling final : public Coupling {
             g_parts_ = Buffer();
             return;
         }
-        // Here each edge leaves what it gives to its ends; the ends gather it.
-        t_parts_ = Buffer(round_up(n_edges_) * d_);
-        g_parts_ = Buffer(round_up(n_edges_) * d_);
+        // Here each edge leaves what it gives to its ends, and the ends gather it; a run of chunks at a time.
+        Index most = 0;
+        for (Index c = 0; c < edge_chunks_.count; c += kRun)
+            most = std::max(most, run_end(c) - edge_chunks_.begin(c));
+        t_parts_ = Buffer(round_up(most) * d_);
+        g_parts_ = Buffer(round_up(most) * d_);
+        gathered_.resize(at(m_));
     }
 
     Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) override {
@@ -125,18 +130,20 @@ class EdgeCoupling final : public Coupling {
                 stretch_[e] = (restretch_ ? stretch_[e] : 1.0) * request.step.stretch;
             a.stretch = stretch_.data();
         }
-        for_chunks(edge_chunks_.count, [&](Index c, int worker) {
-            EdgeSweep own = a;
-            own.first = edge_chunks_.begin(c);
-            own.last = edge_chunks_.end(c);
-            own.row = row_.data() + worker * row_size();
-            sweeps().edges(own, request.step, request.kind);
-            penalties_[at(c)] = own.penalty;
-            largests_[at(c)] = own.largest;
-        });
-        if (parts) {
-            gather(t_parts_, s);
-            if (g != nullptr) gather(g_parts_, *g);
+        const Index run = parts ? kRun : edge_chunks_.count;
+        for (Index first = 0; first < edge_chunks_.count; first += run) {
+            a.parts_first = edge_chunks_.begin(first);
+            for_chunks(std::min(run, edge_chunks_.count - first), [&](Index k, int worker) {
+                EdgeSweep own = a;
+                const Index c = first + k;
+                own.first = edge_chunks_.begin(c);
+                own.last = edge_chunks_.end(c);
+                own.row = row_.data() + worker * row_size();
+                sweeps().edges(own, request.step, request.kind);
+                penalties_[at(c)] = own.penalty;
+                largests_[at(c)] = own.largest;
+            });
+            if (parts) gather(a.parts_first, run_end(first), s, g);
         }
         Sums out;
         CompensatedSum total;
@@ -456,22 +463,36 @@ class EdgeCoupling final : public Coupling {
         }
     };
 
-    // What the edges left, at their ends: + at the tail, - at the head, in the order of the edges. The edges
-    // at a node's head come first, so these are the additions of the one-thread sweep.
-    void gather(const Buffer& parts, Vector& out) const {
-        for_nodes([&](Index first, Index last, int) {
-            for (Index i = first; i < last; ++i) {
-                double* const own = out.data() + i * d_;
-                std::fill(own, own + d_, 0.0);
-                for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
-                    const double* const part = parts.data() + edge_of_[at(place)] * d_;
-                    if (neighbour_[at(place)] > i)
-                        for (Index k = 0; k < d_; ++k) own[k] += part[k];
-                    else
-                        for (Index k = 0; k < d_; ++k) own[k] -= part[k];
+    Index run_end(Index first_chunk) const {
+        return edge_chunks_.end(std::min(first_chunk + kRun, edge_chunks_.count) - 1);
+    }
+    // What the edges first .. last - 1 left, at their ends: + at the tail, - at the head, in the order of the
+    // edges. The edges at a node's head come first, so these are the additions of the one-thread sweep.
+    void gather(Index first, Index last, Vector& s, Vector* g) {
+        for_nodes([&](Index begin, Index end, int) {
+            for (Index i = begin; i < end; ++i) {
+                double* const si = s.data() + i * d_;
+                double* const gi = g != nullptr ? g->data() + i * d_ : nullptr;
+                if (first == 0) {
+                    gathered_[at(i)] = start_[at(i)];
+                    std::fill(si, si + d_, 0.0);
+                    if (g != nullptr) std::fill(gi, gi + d_, 0.0);
+                }
+                Index& place = gathered_[at(i)];
+                for (; place < start_[at(i + 1)] && edge_of_[at(place)] < last; ++place) {
+                    const Index part = (edge_of_[at(place)] - first) * d_;
+                    const bool tail = neighbour_[at(place)] > i;
+                    add_part(t_parts_.data() + part, tail, si);
+                    if (g != nullptr) add_part(g_parts_.data() + part, tail, gi);
                 }
             }
         });
+    }
+    void add_part(const double* part, bool tail, double* sums) const {
+        if (tail)
+            for (Index k = 0; k < d_; ++k) sums[k] += part[k];
+        else
+            for (Index k = 0; k < d_; ++k) sums[k] -= part[k];
     }
 
     template <class Entry>
@@ -488,7 +509,8 @@ class EdgeCoupling final : public Coupling {
             }
         });
     }
-    // out += B'RB v at the nodes first .. last - 1. A matrix of the edges inside clusters may be mostly zeros.
+    // out += B'RB v at the nodes first .. last - 1. A matrix of the edges inside clusters may be mostly
+    // zeros.
     template <int D>
     void add_laplacian_of(const Vector& v, Vector& out, Index first, Index last) const {
         const Index d = D > 0 ? D : d_;
@@ -529,7 +551,7 @@ class EdgeCoupling final : public Coupling {
     Vector penalties_, largests_;
     mutable Vector partial_;
     bool restretch_ = false;
-    std::vector<Index> start_;
+    std::vector<Index> start_, gathered_;
     std::vector<std::int32_t> neighbour_, edge_of_;
     Vector value_, degree_, scratch_;
     PcgWork work_;

@@ -107,7 +107,8 @@ void edge_sweep(EdgeSweep& a, const StepParameters& step) {
         const auto leave = [&](const double* value, double* parts, double* sums) {
             if (parts != nullptr) {
                 for (Index l = 0; l < kLanes; ++l)
-                    for (Index k = 0; k < d; ++k) parts[(e + l) * d + k] = value[k * kLanes + l];
+                    for (Index k = 0; k < d; ++k)
+                        parts[(e - a.parts_first + l) * d + k] = value[k * kLanes + l];
                 return;
             }
             for (Index l = 0; l < kLanes; ++l) {

@@ -17,10 +17,11 @@ namespace {
 constexpr int kMaxRepairs = 12;
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
-constexpr int kMaxFailures = 2;       // rounds that did not lower the objective
-constexpr double kMaxShatter = 16.0;  // a cluster larger than this is never broken into its nodes
-constexpr double kFullNewton = 40.0;  // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 3e6;     // edges visited without asking
+constexpr int kMaxFailures = 2;        // rounds that did not lower the objective
+constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never broken into its nodes
+constexpr double kOutOfReach = 1.2e7;  // edges that are not visited for the sake of a partition alone
+constexpr double kFullNewton = 40.0;   // visits an edge that Newton-CG typically takes
+constexpr double kFreeWork = 3e6;      // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -68,7 +69,7 @@ Coupling::Sums Admm::manifold(const Vector& phi) {
 // Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the
 // edges between clusters are fixed at their exact duals. Returns the largest norm after the last balancing,
 // to be compared with lam.
-double Admm::repair(double& work) {
+double Admm::repair(double& work, double budget) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
     const Index d = loss_.n_features;
@@ -111,18 +112,47 @@ double Admm::repair(double& work) {
                 (round > 1 && excess * std::pow(shrinkage, kMaxRepairs - 1 - round) > fits))
                 break;
         }
+        if (work > budget) break;
         previous = std::fmax(excess, fits);
     }
     coupling_->set_rho(loss_, rho_);
     return largest;
 }
 
+// Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
+double Admm::finishing_budget() const { return std::fmax(kFreeWork, 0.25 * sweep_work_); }
+
+// Nearly every node of a large edge list is a cluster of its own: Newton over them would cost many times the
+// sweeps, and sharper duals as much as those.
+bool Admm::left_open(Index n_clusters) const {
+    return !coupling_->complete() && 4 * n_clusters > 3 * loss_.n_nodes &&
+           kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach;
+}
+
+// Objective of the means, without the constant; on edge lists without building the reduced problem.
+FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
+    const Index d = loss_.n_features;
+    FinishedPartition out{labels, n_clusters, Vector(x_.size()), 0.0, 0.0};
+    const Vector centres = means(labels, n_clusters, x_, d);
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        std::copy_n(centres.data() + labels[at(i)] * d, d, out.x.data() + i * d);
+    if (coupling_->complete()) {
+        out.objective =
+            reduced_objective(coupling_->reduce(loss_, lam_, labels, n_clusters), centres, out.rounding);
+        return out;
+    }
+    const QuadraticLoss::Value value = loss_.evaluate(out.x, g_);
+    const double penalty = lam_ * coupling_->penalty(out.x);
+    out.objective = value.value + penalty;
+    out.rounding = 4.0 * std::numeric_limits<double>::epsilon() * (value.magnitude + penalty);
+    return out;
+}
+
 FinishReport Admm::finish() {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     unproject();
     FinishReport report;
-    // Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
-    const double budget = std::fmax(kFreeWork, 0.25 * sweep_work_);
+    const double budget = finishing_budget();
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
     // good.
     if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) {
@@ -139,7 +169,6 @@ FinishReport Admm::finish() {
     sweep(0.0, true);
     const Certificate raw = judge(x_, penalty_);
     const Vector kept = x_;
-    coupling_->keep_state();
 
     FinishedPartition best = best_;  // what an earlier call at this lam found counts too
     // The first rung, coming down from margin 0, whose plain means have a lower objective than the next finer
@@ -148,17 +177,28 @@ FinishReport Admm::finish() {
     FinishedPartition plain;
     for (Index k = middle; k >= 0; --k) {
         const Labels& candidate = ladder[at(k)];
-        const Index n_clusters = count_labels(candidate);
-        const Vector centres = means(candidate, n_clusters, x_, d);
-        double rounding = 0.0;
-        const double value =
-            reduced_objective(coupling_->reduce(loss_, lam_, candidate, n_clusters), centres, rounding);
-        if (value >= plain.objective) break;
-        plain = {candidate, n_clusters, x_, value, rounding};
-        for (Index i = 0; i < m; ++i)
-            std::copy_n(centres.data() + candidate[at(i)] * d, d, plain.x.data() + i * d);
+        FinishedPartition next = at_means(candidate, count_labels(candidate));
+        if (next.objective >= plain.objective) break;
+        plain = std::move(next);
         rung = k;
     }
+    if (left_open(count_labels(ladder[at(middle)]))) {
+        // The iteration's own duals stay. Pairs that are fused already are so where that is no worse than the
+        // raw point.
+        report.accepted = report.untouched = true;
+        report.n_clusters = m;
+        finished_ = kept;
+        if (loss_.constant + plain.objective <= raw.objective) {
+            labels_ = plain.labels;
+            report.n_clusters = plain.n_clusters;
+            finished_ = plain.x;
+        } else {
+            for (Index i = 0; i < m; ++i) labels_[at(i)] = static_cast<std::int32_t>(i);
+        }
+        n_clusters_ = report.n_clusters;
+        return report;
+    }
+    coupling_->keep_state();
     if (plain.objective < best.objective) best = plain;
     Labels labels = ladder[at(rung)];
     Vector x = x_;  // where the next reduced problem starts
@@ -188,7 +228,7 @@ FinishReport Admm::finish() {
         labels_ = labels;
         n_clusters_ = n_clusters;
         x_ = x;
-        const double largest = repair(report.work);
+        const double largest = repair(report.work, budget);
         report.proven = solution.stationary && largest <= lam_ * (1.0 + kFits * ball_shrink(d));
         if (report.proven) {
             // The exact partition: by strict convexity no other can be lower.
@@ -222,9 +262,12 @@ FinishReport Admm::finish() {
     // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at
     // a point no better.
     x_ = best.x;
-    repair(report.work);
-    sweep(0.0, true);
-    const double repaired = judge(x_, penalty_).gap;
+    double repaired = std::numeric_limits<double>::infinity();
+    if (report.work <= 4.0 * budget) {
+        repair(report.work, budget);
+        sweep(0.0, true);
+        repaired = judge(x_, penalty_).gap;
+    }
     coupling_->swap_state();
     sweep(0.0, true);
     const bool restore = judge(x_, penalty_).gap <= repaired;

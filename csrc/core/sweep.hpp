@@ -113,9 +113,9 @@ inline Index pair_scratch(const PairLayout& layout) {
 // Edge list; blocks of kLanes edges [n_features][kLanes]; padded edges join node 0 to itself with weight 0.
 // One call takes the edges first .. last - 1 (multiples of kLanes; the last may be n_edges).
 //
-// With `t_parts` every edge leaves its w (y - 2P) there (and its w P in g_parts), [edge][n_features]: the
-// caller gathers them at the nodes, in the order of the edges, which gives the same bits as adding them to t
-// and g here, which is faster on one thread.
+// With `t_parts` every edge leaves its w (y - 2P) there (and its w P in g_parts), [edge][n_features] from the
+// edge parts_first on: the caller gathers them at the nodes, in the order of the edges, which gives the same
+// bits as adding them to t and g here, which is faster on one thread.
 struct EdgeSweep {
     Index first = 0;
     Index last = 0;
@@ -133,6 +133,7 @@ struct EdgeSweep {
     double* g = nullptr;
     double* t_parts = nullptr;
     double* g_parts = nullptr;
+    Index parts_first = 0;
     double* norms = nullptr;  // [edge], kManifold: norm of the edges that received phi, zero elsewhere
     double* row = nullptr;    // scratch, (2 n_features + 2) * kLanes
     double lam_old = 0.0;
