@@ -93,6 +93,7 @@ experiments: $(VENV)/built $(VENV)/torch
 	$(RUN) -m benchmarks.fpfc_table1 --out benchmarks/results/fpfc_table1.csv
 	$(RUN) -m benchmarks.fedsoft_table1 --out benchmarks/results/fedsoft_table1.csv
 	$(RUN) -m benchmarks.cfl_toys --out benchmarks/results
+	$(RUN) -m benchmarks.large --mnist $(MNIST)
 	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
 	$(RUN) -m benchmarks.label_swap --data $(MNIST)
 	$(RUN) -m benchmarks.imbalance --data $(MNIST)
