@@ -11,7 +11,8 @@ mnist: 60,000 images in their first ten principal components (pixels in 0..1), k
 the worst gap of the path stands beside its time.
 
 Each row is a process of its own. Objective and bound of the single solves are recomputed in NumPy by
-`benchmarks.evaluate`; the path's gaps are the product's own. A row whose gap is not met is dropped and named, and the exit status is 1.
+`benchmarks.evaluate`; the gaps of the path are the product's own. A row whose gap is not met is dropped and named,
+and the exit status is 1.
 """
 
 from __future__ import annotations
