@@ -266,7 +266,7 @@ class Engine:
             linear = np.einsum("iac,ic->ia", basis, np.where(eigenvalues > 0, along, 0.0))
             common = null_projectors(hessian.sum(axis=0, keepdims=True), d)
             null = null if common is None else common[0]
-        if basis is not None:
+        if basis is not None and hessian is not None:
             basis, hessian = self._numbered(basis), self._numbered(hessian)
         return (
             self._numbered(eigenvalues),

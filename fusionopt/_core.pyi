@@ -42,9 +42,7 @@ class Implicit:
     @property
     def counts(self) -> dict[str, float]: ...
 
-def local_order(
-    n_nodes: int, tail: NDArray[np.int32], head: NDArray[np.int32]
-) -> NDArray[np.int32]: ...
+def local_order(n_nodes: int, tail: NDArray[np.int32], head: NDArray[np.int32]) -> NDArray[np.int32]: ...
 
 class Admm:
     @staticmethod
