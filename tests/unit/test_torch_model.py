@@ -18,10 +18,12 @@ from fusionopt.federated import (
     FedAvg,
     FedEm,
     FedSoft,
+    Fpfc,
     Ifca,
     Local,
     LoopFleet,
     Oracle,
+    Pdmm,
     PerFedAvg,
     RFedAvg,
     SoftmaxModel,
@@ -320,8 +322,10 @@ SYSTEMS = [
     FedAvg(rate=0.3),
     FedEm(rate=0.3, n_components=2),
     FedSoft(rate=0.3),
+    Fpfc(rate=0.3),
     Ifca(rate=0.3),
     Local(rate=0.3),
+    Pdmm(rate=0.3),
     PerFedAvg(rate=0.3, alpha=0.3, variant="first_order"),
     RFedAvg(rate=0.3),
     SquaredPenalty(rate=0.3),
@@ -338,6 +342,18 @@ def test_every_system_trains_a_network(system, digits):
     clients, _ = digits
     history = simulate(system, clients, 8, random_state=0, model=TorchModel(mlp))
     assert history.rounds[-1].loss < 0.9 * history.rounds[0].loss
+    assert history.final_accuracy > 0.3  # ten classes
+
+
+def test_fpfc_fuses_the_named_layer_and_averages_the_others(digits):
+    clients, _ = digits
+    system = Fpfc(rate=0.3, rho=1.0, lam=0.1, layers=("2",), batch=60, epochs=1)
+    history = simulate(system, clients, 6, 0.5, random_state=0, model=TorchModel(mlp))
+    head = np.arange(64 * 16 + 16, 64 * 16 + 16 + 170)
+    models = history.state.models
+    rest = np.delete(models, head, axis=1)
+    assert (rest == rest[0]).all()
+    assert len(np.unique(models[:, head[0]])) == len(clients)
     assert history.final_accuracy > 0.3  # ten classes
 
 
