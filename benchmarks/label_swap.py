@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,11 @@ KINDS = {"swapped": label_swap, "permuted": permute_labels}
 COLUMNS = ["labels", "method", "rounds", "n_clusters", "ari", "accuracy", "remark", "cpu_seconds"]
 
 
+@dataclass(frozen=True)
 class WatchedCfl(Cfl):
     """CFL that notes, after each round, the clusters before it and the cosines of the updates."""
 
-    log: list[tuple[Any, Any]]
+    log: list[tuple[Any, Any]] = field(default_factory=list)
 
     def round(self, state: Any, fleet: Any, active: Any, rng: Any) -> None:
         before = state.labels.copy()
@@ -171,10 +173,8 @@ def main() -> None:
 
         eps_1, eps_2 = EPS[kind]
         cfl = WatchedCfl(eps_1=eps_1, eps_2=eps_2, decay=CFL_DECAY, **WORK)
-        log: list[tuple[Any, Any]] = []
-        object.__setattr__(cfl, "log", log)
         history, seconds = run(cfl, clients, labels, args.rounds, args.seed)
-        runs[kind] = history, log
+        runs[kind] = history, cfl.log
         note(f"CFL, eps_1={eps_1} eps_2={eps_2}", history, seconds, cfl_remark(history))
         if kind != "swapped":
             continue
