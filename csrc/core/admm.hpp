@@ -31,8 +31,9 @@ struct Certificate {
 };
 
 struct FinishReport {
-    bool accepted = false;   // x is now constant on clusters and no worse than the raw point
-    bool untouched = false;  // (next to) nothing is fused: the raw point was kept, or the means of what is fused
+    bool accepted = false;  // x is now constant on clusters and no worse than the raw point
+    bool untouched =
+        false;            // (next to) nothing is fused: the raw point was kept, or the means of what is fused
     bool proven = false;  // the flow inside every cluster is feasible: the partition is the exact solution's
                           // up to rounding
     Index n_clusters = 0;
