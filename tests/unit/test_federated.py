@@ -117,6 +117,84 @@ def test_ifca_keeps_the_model_that_nobody_takes(clients):
     np.testing.assert_array_equal(history.state.centres[unused], start.centres[unused])
 
 
+def _regressions(n_clients, n_clusters, seed):
+    """Clients in interleaved groups, each with its own true parameters."""
+    rng = np.random.default_rng(seed)
+    theta = 3 * rng.standard_normal((n_clusters, 4))
+    labels = np.arange(n_clients) % n_clusters
+    data = []
+    for label in labels:
+        x = rng.standard_normal((20, 4))
+        y = x @ theta[label] + 0.1 * rng.standard_normal(20)
+        data.append(ClientData(x, y, x, y))
+    return data, labels
+
+
+def test_ifca_finds_the_clusters_by_several_starts_where_one_fails():
+    data, labels = _regressions(12, 4, 0)
+    options = {"labels": labels, "model": LinearModel(intercept=False), "evaluate_every": 30}
+    found = {
+        n: [
+            simulate(Ifca(n_init=n), data, 30, random_state=seed, **options).rounds[-1].ari == 1
+            for seed in range(5)
+        ]
+        for n in (1, 10)
+    }
+    assert found == {1: [False, False, True, False, False], 10: [True] * 5}
+
+
+@pytest.mark.parametrize("weighting", ["samples", "uniform"])
+def test_ifca_keeps_the_start_with_the_smallest_loss(weighting, clients):
+    system = Ifca(n_clusters=2, n_init=5, init_rounds=2, weighting=weighting)
+    before = simulate(system, clients, 1, 0.5, random_state=4).state
+    after = simulate(system, clients, 2, 0.5, random_state=4).state
+    later = simulate(system, clients, 3, 0.5, random_state=4).state
+    fleet, everyone = SoftmaxModel().fleet(clients), np.arange(8)
+    assert before.starts.shape == (5, 2, fleet.dim)
+    assert after.starts.shape == later.starts.shape == (1, 2, fleet.dim)
+    rng = np.random.default_rng(4)
+    state = system.start(fleet, rng)
+    for _ in range(2):
+        active = system.sample(state, fleet, 4, rng)
+        starts = state.starts
+        system.round(state, fleet, active, rng)
+    weights = fleet.sizes if weighting == "samples" else np.ones(8)
+    losses = [
+        min(fleet.losses(everyone[[k]], w[None])[0] for w in centres) * weights[k]
+        for centres in starts  # changed in place by the round
+        for k in everyone
+    ]
+    best = np.reshape(losses, (5, 8)).sum(axis=1).argmin()
+    np.testing.assert_array_equal(after.starts[0], starts[best])
+    assert len(np.unique(starts.reshape(5, -1), axis=0)) == 5
+
+
+def test_ifca_counts_what_its_starts_send(clients):
+    dim = SoftmaxModel().fleet(clients).dim
+    system = Ifca(n_clusters=2, n_init=3, init_rounds=2)
+    rounds = simulate(system, clients, 3, 0.5, random_state=0).rounds
+    assert [r.bytes_down / 8 for r in rounds] == [4 * 6 * dim, (4 + 8) * 6 * dim, 4 * 2 * dim]
+    assert [r.bytes_up / 8 for r in rounds] == [4 * 3 * (dim + 1), 4 * 3 * (dim + 1) + 8 * 3, 4 * (dim + 1)]
+    # A round without an answer after the choice sends the models of one start only.
+    fleet, rng = SoftmaxModel().fleet(clients), np.random.default_rng(0)
+    state = system.start(fleet, rng)
+    for _ in range(2):
+        system.round(state, fleet, system.sample(state, fleet, 4, rng), rng)
+    system.sample(state, fleet, 4, rng)
+    assert system.traffic(state, fleet) == (2 * dim, dim + 1, 0, 0)
+
+
+def test_nobody_takes_a_diverged_model(clients):
+    fleet, rng, system = SoftmaxModel().fleet(clients), np.random.default_rng(0), Ifca(n_clusters=2, n_init=2)
+    state = system.start(fleet, rng)
+    state.starts[0], state.starts[1, 0] = np.nan, np.nan
+    system.round(state, fleet, np.array([0]), rng)
+    state.starts[0], state.starts[1, 0] = np.nan, np.nan
+    system.round(state, fleet, np.array([0]), rng)
+    assert state.best == 1
+    assert (state.labels == 1).all()
+
+
 def test_oracle_with_one_cluster_is_fed_avg_and_with_all_is_local(clients):
     for labels, other in (([0] * 8, FedAvg()), (range(8), Local())):
         oracle = simulate(Oracle(labels=list(labels)), clients, 3, random_state=3)
@@ -477,6 +555,8 @@ def test_misuse(clients):
         lambda: FedAvg(weighting="none"),
         lambda: Ifca(n_clusters=0),
         lambda: Ifca(averaging="none"),
+        lambda: Ifca(n_init=0),
+        lambda: Ifca(init_rounds=0),
         lambda: Cfl(eps_1=0.0),
         lambda: FedEm(n_components=0),
         lambda: FedSoft(lam=-1.0),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,7 +42,10 @@ def clients():
     return make_fpfc_synthetic(8, 4, random_state=1, max_samples=60)[0]
 
 
-@pytest.mark.parametrize("system", [Cfl, FedEm, FedSoft, Fpfc, Ifca, Local, Pdmm, PerFedAvg, RFedAvg])
+STARTS = partial(Ifca, n_init=3, init_rounds=4)
+
+
+@pytest.mark.parametrize("system", [Cfl, FedEm, FedSoft, Fpfc, Ifca, STARTS, Local, Pdmm, PerFedAvg, RFedAvg])
 def test_resumed_runs_have_the_bits_of_whole_ones(system, clients, tmp_path):
     options = {"participation": 0.5, "random_state": 3, "dropout": 0.2, "least_work": 0.5, "labels": LABELS}
     whole = simulate(system(), clients, 6, **options)
