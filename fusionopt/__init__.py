@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         MemoryLimitError,
         MissingDependencyError,
         NotConvergedError,
+        WorkerError,
     )
     from fusionopt.estimators import ConvexClustering
     from fusionopt.fused_models import FusedClassifier, FusedRegression
@@ -79,6 +80,7 @@ _NAMES = {
     "SquaredDistance": "losses",
     "SquaredHinge": "losses",
     "SquaredL2": "penalties",
+    "WorkerError": "errors",
     "lambda_max": "critical",
     "lambda_max_bounds": "critical",
     "solution_path": "path",
@@ -119,6 +121,7 @@ __all__ = [
     "SquaredDistance",
     "SquaredHinge",
     "SquaredL2",
+    "WorkerError",
     "__version__",
     "datasets",
     "federated",

@@ -380,7 +380,9 @@ def simulate(
             min=1, help="Rounds between two measurements on the test rows [default: 1].", show_default=False
         ),
     ] = None,
-    n_threads: Annotated[int, typer.Option(min=1, help="Threads; the same bits for any number.")] = 1,
+    n_threads: Annotated[
+        int, typer.Option(min=1, help="Threads, for networks processes; the same bits for any number.")
+    ] = 1,
     checkpoint: Annotated[
         Path | None,
         typer.Option(

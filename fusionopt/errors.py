@@ -73,5 +73,19 @@ class MissingDependencyError(FusionoptError, ImportError):
         self.package = package
 
 
+class WorkerError(FusionoptError, RuntimeError):
+    """A worker process ended, or raised an error that cannot be sent from one process to another.
+
+    Attributes
+    ----------
+    client : int or None
+        For which client it worked.
+    """
+
+    def __init__(self, message: str, *, client: int | None = None) -> None:
+        super().__init__(message)
+        self.client = client
+
+
 class MemoryLimitError(FusionoptError, RuntimeError):
     """A request would allocate more memory than the function is willing to take."""

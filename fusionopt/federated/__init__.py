@@ -1,6 +1,6 @@
 """Federated systems on one bench: the same clients, the same round loop, the same accounting."""
 
-from fusionopt.federated._fleet import Fleet, LoopFleet, Model, Work
+from fusionopt.federated._fleet import Fleet, LocalWork, LoopFleet, Model, Objective, Work
 from fusionopt.federated._history import History, Round
 from fusionopt.federated._placement import Placement
 from fusionopt.federated._simulation import simulate
@@ -35,9 +35,11 @@ __all__ = [
     "KMeansAggregation",
     "LinearModel",
     "Local",
+    "LocalWork",
     "LogisticModel",
     "LoopFleet",
     "Model",
+    "Objective",
     "Oracle",
     "Pdmm",
     "PerFedAvg",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fusionopt import _checks
 from fusionopt.datasets import ClientData
+from fusionopt.federated._workers import Workers, can_fork
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -28,6 +30,30 @@ class Work(NamedTuple):
     rate: float
     batch: int | None = None
     epochs: int | None = None
+
+
+class Objective(NamedTuple):
+    """What local work of client k goes down.
+
+        (1/n_k) sum_s weights_s loss(w; s) + ridge/2 ||w||^2 + pull_k/2 ||w - towards_k||^2
+
+    weights : flat numbers of the clients' training rows, None for ones.
+    pull, towards : (len(clients),) or one number, and (len(clients), dim), None for 0.
+    columns : the parameters that the quadratic terms count, None for all.
+    implicit : the quadratic terms are taken at the end of a step, w <- (w - rate g + rate pull towards) / (1 + rate
+    (ridge + pull)): the same minimiser as explicit steps, and stable for any pull.
+    """
+
+    weights: FloatArray | None = None
+    ridge: float = 0.0
+    pull: FloatArray | float = 0.0
+    towards: FloatArray | None = None
+    columns: IntArray | None = None
+    implicit: bool = True
+
+
+LOSS = Objective()
+"""f_k alone."""
 
 
 class Model(ABC):
@@ -128,54 +154,45 @@ class Fleet(ABC):
         models: FloatArray,
         work: Work,
         rng: np.random.Generator,
-        *,
-        weights: FloatArray | None = None,
-        ridge: float = 0.0,
-        pull: FloatArray | float = 0.0,
-        towards: FloatArray | None = None,
-        implicit: bool = True,
-        columns: IntArray | None = None,
+        objective: Objective = LOSS,
     ) -> FloatArray:
-        """Local work from `models` on f_k(w) + ridge/2 ||w||^2 + pull_k/2 ||w - towards_k||^2.
-
-        The quadratic terms are those of the parameters in `columns`, None for all.
-
-        With `implicit` the quadratic terms are taken at the end of a step, w <- (w - rate g + rate pull towards) /
-        (1 + rate (ridge + pull)): the same minimiser as explicit steps, and stable for any pull.
-        """
-        modulus, centre, _ = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
+        """Local work from `models`, (len(clients), dim)."""
+        modulus, centre, _ = self.quadratic(clients, work.rate, objective)
         steps = self.steps(clients, work)
         w = np.array(models, dtype=np.float64)
         batches = None if work.batch is None else self.batches(clients, work.batch, steps, rng)
-        parts = None if weights is None else self.split(clients, weights)
+        parts = None if objective.weights is None else self.split(clients, objective.weights)
+        mask = self.mask(objective.columns)
         for step in range(int(steps.max(initial=0))):
             busy = np.flatnonzero(steps > step)
             rows = None if batches is None else [batches[k][step] for k in busy]
             theirs = None if parts is None else np.concatenate([parts[k] for k in busy])
             g = self.gradients(clients[busy], w[busy], theirs, rows)
-            felt = modulus[busy, None] * (1.0 if columns is None else np.isin(np.arange(self.dim), columns))
-            length = work.rate / (1.0 + work.rate * felt) if implicit else work.rate
-            w[busy] -= length * (g + felt * (w[busy] - centre[busy]))
+            felt = modulus[busy, None] * mask
+            w[busy] = stepped(w[busy], g, work.rate, felt, centre[busy], objective.implicit)
         return w
 
     def quadratic(
-        self,
-        clients: IntArray,
-        rate: float,
-        ridge: float,
-        pull: FloatArray | float,
-        towards: FloatArray | None,
-        implicit: bool,
+        self, clients: IntArray, rate: float, objective: Objective
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """modulus, centre and step lengths such that explicit steps on f_k(w) + modulus_k/2 ||w - centre_k||^2 are
         those of `descend`; (len(clients),), (len(clients), dim), (len(clients),)."""
-        modulus: FloatArray = np.broadcast_to(np.asarray(pull, dtype=np.float64), len(clients)) + ridge
+        pull = np.broadcast_to(np.asarray(objective.pull, dtype=np.float64), len(clients))
+        modulus: FloatArray = pull + objective.ridge
         centre = np.zeros((len(clients), self.dim))
-        if towards is not None:
+        if objective.towards is not None:
             share = np.divide(pull, modulus, out=np.zeros(len(clients)), where=modulus > 0)
-            centre += share[:, None] * towards
+            centre += share[:, None] * objective.towards
         # An implicit step of length a is an explicit one of length a / (1 + a modulus).
-        return modulus, centre, rate / (1.0 + rate * modulus) if implicit else np.full(len(clients), rate)
+        return (
+            modulus,
+            centre,
+            rate / (1.0 + rate * modulus) if objective.implicit else np.full(len(clients), rate),
+        )
+
+    def mask(self, columns: IntArray | None) -> FloatArray:
+        """(dim,), 1 for the parameters in `columns` and 0 for the others; (1,) for None, which is all."""
+        return np.ones(1) if columns is None else np.isin(np.arange(self.dim), columns).astype(np.float64)
 
     def batches(
         self, clients: IntArray, batch: int, steps: IntArray, rng: np.random.Generator
@@ -212,6 +229,9 @@ class Fleet(ABC):
         result: FloatArray = np.linalg.norm(g, axis=1) / np.where(size > 0, size, 1.0)
         return result
 
+    def close(self) -> None:  # noqa: B027 - most fleets keep nothing
+        """End what the fleet keeps running beside it; nothing here."""
+
     def columns(self, layers: Sequence[str]) -> IntArray:
         """Where in w the parameters of these layers are."""
         _checks.refuse(
@@ -223,8 +243,50 @@ class Fleet(ABC):
         )
 
 
+class LocalWork(NamedTuple):
+    """What one client does in `Fleet.descend`: steps of length `rate` on
+
+        (1/n) sum_s weights_s loss(w; s) + 1/2 sum_j modulus_j (w - centre)_j^2
+
+    rows : those of each step, None: all; weights : those of all rows, None: ones; modulus : (dim,) or (1,); centre :
+    (dim,); implicit : as in `Objective`; seed : of anything else that is random.
+    """
+
+    steps: int
+    rate: float
+    rows: list[IntArray] | None
+    weights: FloatArray | None
+    modulus: FloatArray
+    centre: FloatArray
+    implicit: bool
+    seed: int
+
+
 class LoopFleet(Fleet):
-    """A fleet from the three functions of one client, for models whose clients cannot be worked at once."""
+    """A fleet from functions of one client, for models whose clients cannot be worked in one call.
+
+    Parameters
+    ----------
+    model, dim, sizes, test_sizes, class_counts
+        As in `Fleet`.
+    n_threads : int >= 1
+        Processes that work on different clients at once: forks of this one, started when there is first something to
+        do, which see the clients as they are then. Everything random is drawn before, so results have the same bits
+        for any number. With 1, and where there is no Linux, all is done in this process.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dim: int,
+        sizes: Iterable[int],
+        test_sizes: Iterable[int],
+        class_counts: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        super().__init__(model, dim, sizes, test_sizes, class_counts)
+        self.n_threads = n_threads
+        self._workers: Workers | None = None
 
     @abstractmethod
     def client_losses(self, k: int, w: FloatArray) -> FloatArray:
@@ -240,23 +302,93 @@ class LoopFleet(Fleet):
     def client_predictions(self, k: int, w: FloatArray) -> FloatArray:
         """Of client k's test rows, (n, n_outputs)."""
 
+    def client_descent(self, k: int, w: FloatArray, work: LocalWork) -> FloatArray:
+        """The local work of client k from w; a model may put an optimiser of its own in its place."""
+        w = np.array(w, dtype=np.float64)
+        for step in range(work.steps):
+            g = self.client_gradient(k, w, work.weights, None if work.rows is None else work.rows[step])
+            w = stepped(w, g, work.rate, work.modulus, work.centre, work.implicit)
+        return w
+
+    def begin_worker(self) -> None:
+        """Called once in each worker process."""
+
     def sample_losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
-        """One client after the other."""
-        return np.concatenate([self.client_losses(int(k), w) for k, w in zip(clients, models, strict=True)])
+        """Client by client."""
+        return np.concatenate(self._each("client_losses", clients, models))
 
     def gradients(
         self, clients: IntArray, models: FloatArray, weights: FloatArray | None = None, rows: Rows = None
     ) -> FloatArray:
-        """One client after the other."""
+        """Client by client."""
         parts = [None] * len(clients) if weights is None else self.split(clients, weights)
         picked = [None] * len(clients) if rows is None else rows
-        calls = zip(clients, models, parts, picked, strict=True)
-        return np.stack([self.client_gradient(int(k), w, part, mine) for k, w, part, mine in calls])
+        return np.stack(self._each("client_gradient", clients, models, parts, picked))
 
     def predict(self, clients: IntArray, models: FloatArray) -> FloatArray:
-        """One client after the other."""
-        calls = zip(clients, models, strict=True)
-        return np.concatenate([self.client_predictions(int(k), w) for k, w in calls])
+        """Client by client."""
+        return np.concatenate(self._each("client_predictions", clients, models))
+
+    def descend(
+        self,
+        clients: IntArray,
+        models: FloatArray,
+        work: Work,
+        rng: np.random.Generator,
+        objective: Objective = LOSS,
+    ) -> FloatArray:
+        """Client by client, each all its steps at once."""
+        modulus, centre, _ = self.quadratic(clients, work.rate, objective)
+        steps = self.steps(clients, work).tolist()
+        batches: Any = [None] * len(clients)
+        if work.batch is not None:
+            batches = self.batches(clients, work.batch, self.steps(clients, work), rng)
+        parts: Any = [None] * len(clients)
+        if objective.weights is not None:
+            parts = self.split(clients, objective.weights)
+        seed, mask = int(rng.integers(2**62)), self.mask(objective.columns)
+        orders = [
+            LocalWork(
+                steps[i],
+                work.rate,
+                batches[i],
+                parts[i],
+                modulus[i] * mask,
+                centre[i],
+                objective.implicit,
+                seed + i,
+            )
+            for i in range(len(clients))
+        ]
+        return np.stack(self._each("client_descent", clients, models, orders))
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+
+    def _each(self, name: str, clients: IntArray, *arguments: Sequence[Any] | FloatArray) -> list[Any]:
+        """The method `name` for every client with its arguments."""
+        calls = [(int(k), *mine) for k, *mine in zip(clients, *arguments, strict=True)]
+        if self.n_threads == 1 or len(calls) == 1 or not can_fork():
+            return [getattr(self, name)(*call) for call in calls]
+        if self._workers is None:
+            self._workers = Workers(self, min(self.n_threads, self.n_clients))
+            weakref.finalize(self, self._workers.close)
+        try:
+            return self._workers.map(name, calls)
+        except BaseException:
+            self.close()  # the others may be in the middle of something
+            raise
+
+
+def stepped(
+    w: FloatArray, g: FloatArray, rate: float, modulus: FloatArray, centre: FloatArray, implicit: bool
+) -> FloatArray:
+    """A step on f + modulus/2 ||w - centre||^2 from w, g being f'(w)."""
+    length = rate / (1.0 + rate * modulus) if implicit else rate
+    return w - length * (g + modulus * (w - centre))
 
 
 def check_records(clients: Sequence[ClientData]) -> list[ClientData]:

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ def simulate(
     evaluate_every : int >= 1
         Rounds between measurements on the test rows; the last round is always measured.
     n_threads : int >= 1
-        Same bits for any number.
+        Threads of the compiled core; for models that work client by client (`LoopFleet`, such as `TorchModel`),
+        processes. Same bits for any number.
     checkpoint : path, or None
         A file (as of `History.save`) written every `checkpoint_every` rounds and at the end. Where it exists the run
         goes on from it, to the same bits as if it had not been interrupted; `rounds` may be larger than it was (where
@@ -111,32 +113,32 @@ def simulate(
     least = _checks.as_share("least_work", least_work)
     every = _checks.as_count("evaluate_every", evaluate_every)
     save_every = _checks.as_count("checkpoint_every", checkpoint_every)
-    fleet = model.fleet(clients, _checks.as_count("n_threads", n_threads))
-    truth = None if labels is None else _checks.as_labels("labels", labels, fleet.n_clients)
-    request: dict[str, Any] = {
-        "participation": share,
-        "random_state": random_state,
-        "dropout": lost,
-        "least_work": least,
-        "evaluate_every": every,
-        "labels": None if truth is None else _by_first(truth).tolist(),
-    }
-    run = _Run(system, fleet, request, truth, random_state)
-    file = None if checkpoint is None else as_file("checkpoint", checkpoint)
-    if file is not None:
-        known_name(system)
-        request["clients"] = _fingerprint(fleet)
-        if file.exists():
-            run.restore(_archive.read(file, "History"), file)
-    while len(run.rounds) < total:
-        last = len(run.rounds) == total - 1
-        record = run.round(measure=last or (len(run.rounds) + 1) % every == 0)
-        stop = callback is not None and _checks.as_stop(callback(record))
-        if file is not None and (stop or last or record.round % save_every == 0):
-            _archive.write(file, "History", run.arrays())
-        if stop:
-            break
-    return run.history()
+    with closing(model.fleet(clients, _checks.as_count("n_threads", n_threads))) as fleet:
+        truth = None if labels is None else _checks.as_labels("labels", labels, fleet.n_clients)
+        request: dict[str, Any] = {
+            "participation": share,
+            "random_state": random_state,
+            "dropout": lost,
+            "least_work": least,
+            "evaluate_every": every,
+            "labels": None if truth is None else _by_first(truth).tolist(),
+        }
+        run = _Run(system, fleet, request, truth, random_state)
+        file = None if checkpoint is None else as_file("checkpoint", checkpoint)
+        if file is not None:
+            known_name(system)
+            request["clients"] = _fingerprint(fleet)
+            if file.exists():
+                run.restore(_archive.read(file, "History"), file)
+        while len(run.rounds) < total:
+            last = len(run.rounds) == total - 1
+            record = run.round(measure=last or (len(run.rounds) + 1) % every == 0)
+            stop = callback is not None and _checks.as_stop(callback(record))
+            if file is not None and (stop or last or record.round % save_every == 0):
+                _archive.write(file, "History", run.arrays())
+            if stop:
+                break
+        return run.history()
 
 
 class _Run:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from fusionopt import _checks
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import FloatArray, IntArray, State, System, Traffic
 
 
@@ -80,7 +80,8 @@ class FedEm(System):
             q = softmax(np.repeat(np.log(state.pi[active]), counts, axis=0) - losses, axis=1)
         state.pi[active] = fleet.means(active, q)
         for j, w in enumerate(copies):
-            trained = fleet.descend(active, w, self.work, rng, weights=np.ascontiguousarray(q[:, j]))
+            objective = Objective(weights=np.ascontiguousarray(q[:, j]))
+            trained = fleet.descend(active, w, self.work, rng, objective)
             state.centres[j] = fleet.mean(trained, active, "samples")
         state.labels = state.pi.argmax(axis=1)
         state.models = state.centres[state.labels]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusionopt import _checks
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import FloatArray, IntArray, State, System, Traffic
 
 
@@ -113,15 +113,8 @@ class FedSoft(System):
         assert isinstance(state, FedSoftState)
         aims, total = anchors(state.u, state.centres), state.u.sum(axis=1)
         begin = np.where(state.touched[active, None] > 0, state.models[active], aims[active])
-        state.models[active] = fleet.descend(
-            active,
-            begin,
-            self.work,
-            rng,
-            ridge=self.ridge,
-            pull=self.lam * total[active],
-            towards=aims[active],
-        )
+        objective = Objective(ridge=self.ridge, pull=self.lam * total[active], towards=aims[active])
+        state.models[active] = fleet.descend(active, begin, self.work, rng, objective)
         state.touched[active] = 1
         if state.draws:
             for s, drawn in enumerate(state.draws):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fusionopt import _checks
 from fusionopt._bridge_fpfc import FpfcServer
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import Arrays, FloatArray, IntArray, State, System
 from fusionopt.graph import Graph
 from fusionopt.penalties import L2Norm, Penalty, SmoothedScad
@@ -157,16 +157,13 @@ class Fpfc(System):
         assert isinstance(state, FpfcState)
         server, columns = self.server(state, fleet), self.columns(fleet)
         zeta = server.zeta(active)
-        more: dict[str, Any] = {}
         towards = zeta
         if columns is not None:
-            more = {"columns": columns}
             towards = state.models[active]
             towards[:, columns] = zeta
         pull = self.strength * server.kappa[active]
-        fresh = fleet.descend(
-            active, state.models[active], self.work, rng, pull=pull, towards=towards, implicit=False, **more
-        )
+        objective = Objective(pull=pull, towards=towards, columns=columns, implicit=False)
+        fresh = fleet.descend(active, state.models[active], self.work, rng, objective)
         server.update(active, _part(fresh, columns))
         state.models[active] = fresh
         if columns is not None:

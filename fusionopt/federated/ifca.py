@@ -134,10 +134,7 @@ class Ifca(System):
         """For each client the model with the smallest training loss, ties: the first; the same of the starts."""
         everyone, shape = np.arange(fleet.n_clients), (fleet.n_clients, fleet.dim)
         losses = np.stack(
-            [
-                [fleet.losses(everyone, np.broadcast_to(w, shape)) for w in centres]
-                for centres in state.starts
-            ]
+            [[fleet.losses(everyone, np.broadcast_to(w, shape)) for w in centres] for centres in state.starts]
         )
         losses[~np.isfinite(losses)] = np.inf  # nobody takes a model that has diverged while another has not
         state.choices = losses.argmin(axis=1)

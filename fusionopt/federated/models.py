@@ -15,10 +15,12 @@ from fusionopt import _checks
 from fusionopt._bridge_losses import SampleKernel, sample_kernel
 from fusionopt.datasets import ClientData
 from fusionopt.federated._fleet import (
+    LOSS,
     Fleet,
     FloatArray,
     IntArray,
     Model,
+    Objective,
     Rows,
     Work,
     check_records,
@@ -332,22 +334,13 @@ class LossFleet(Fleet):
         models: FloatArray,
         work: Work,
         rng: np.random.Generator,
-        *,
-        weights: FloatArray | None = None,
-        ridge: float = 0.0,
-        pull: FloatArray | float = 0.0,
-        towards: FloatArray | None = None,
-        implicit: bool = True,
-        columns: IntArray | None = None,
+        objective: Objective = LOSS,
     ) -> FloatArray:
         """As in `Fleet`; full batches in one call."""
-        if work.batch is not None or columns is not None:
-            return super().descend(
-                clients, models, work, rng,
-                weights=weights, ridge=ridge, pull=pull, towards=towards, implicit=implicit, columns=columns,
-            )  # fmt: skip
-        modulus, centre, rates = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
-        kernel = self._with(clients, weights)
+        if work.batch is not None or objective.columns is not None:
+            return super().descend(clients, models, work, rng, objective)
+        modulus, centre, rates = self.quadratic(clients, work.rate, objective)
+        kernel = self._with(clients, objective.weights)
         return kernel.descend(
             self._everyone(clients, models), clients, centre, modulus, rates, self.steps(clients, work)
         )

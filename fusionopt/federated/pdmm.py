@@ -9,7 +9,7 @@ import numpy as np
 from fusionopt import _checks
 from fusionopt._bridge_pdmm import PdmmEngine
 from fusionopt.clusters import components
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import Arrays, IntArray, State, System
 from fusionopt.federated.fpfc import Pairs
 from fusionopt.graph import Graph
@@ -109,9 +109,8 @@ class Pdmm(System):
         engine = self.engine(state, fleet)
         _, b = engine.begin(active)
         modulus = engine.modulus[active]
-        state.models[active] = fleet.descend(
-            active, state.models[active], self.work, rng, pull=modulus, towards=b[active] / modulus[:, None]
-        )
+        objective = Objective(pull=modulus, towards=b[active] / modulus[:, None])
+        state.models[active] = fleet.descend(active, state.models[active], self.work, rng, objective)
         engine.end(state.models)
         fused = engine.edge_state()[1]
         state.labels = components(fleet.n_clients, Graph.complete(fleet.n_clients).edges[fused])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusionopt import _checks
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import IntArray, State, System
 
 
@@ -55,7 +55,5 @@ class SquaredPenalty(System):
     def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Steps towards the mean of all models."""
         mean, pull = state.models.mean(axis=0), 2 * self.lam * fleet.n_clients
-        towards = np.repeat(mean[None], len(active), axis=0)
-        state.models[active] = fleet.descend(
-            active, state.models[active], self.work, rng, pull=pull, towards=towards
-        )
+        objective = Objective(pull=pull, towards=np.repeat(mean[None], len(active), axis=0))
+        state.models[active] = fleet.descend(active, state.models[active], self.work, rng, objective)

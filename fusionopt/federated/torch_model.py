@@ -18,9 +18,9 @@ from fusionopt.errors import InvalidArgumentError, MissingDependencyError
 from fusionopt.federated._fleet import (
     FloatArray,
     IntArray,
+    LocalWork,
     LoopFleet,
     Model,
-    Work,
     check_records,
     class_places,
     judge_classes,
@@ -65,7 +65,8 @@ class TorchModel(Model):
     Notes
     -----
     Gradients and losses are those of the module in evaluation mode; local work trains it, so dropout is at work
-    there, seeded by the round. torch works on one thread whatever `n_threads` is, so one seed gives one history.
+    there, seeded by the round. torch works on one thread in each of `n_threads` processes (`LoopFleet`), and one seed
+    gives one history for any number.
 
     Examples
     --------
@@ -99,7 +100,7 @@ class TorchModel(Model):
 
     def fleet(self, clients: Sequence[ClientData], n_threads: int = 1) -> TorchFleet:
         """These clients with this model."""
-        return TorchFleet(self, check_records(clients))
+        return TorchFleet(self, check_records(clients), n_threads)
 
     def settle(self, ys: list[NDArray[Any]]) -> TorchModel:
         """With the classes that occur."""
@@ -152,7 +153,7 @@ class TorchFleet(LoopFleet):
 
     model: TorchModel
 
-    def __init__(self, model: TorchModel, records: list[ClientData]) -> None:
+    def __init__(self, model: TorchModel, records: list[ClientData], n_threads: int) -> None:
         self.torch = import_torch()
         xs, ys = [[f"{axis}_{part}" for part in ("train", "test")] for axis in "xy"]
         labels = {
@@ -183,7 +184,7 @@ class TorchFleet(LoopFleet):
         if model.classes is not None:
             places = [np.bincount(y.numpy(), minlength=len(model.classes)) for y in self._y]
             counts = np.array(places, dtype=np.float64)
-        super().__init__(model, len(self._flat), map(len, self._y), map(len, self._y_test), counts)
+        super().__init__(model, len(self._flat), map(len, self._y), map(len, self._y_test), counts, n_threads)
 
     def first_models(self, rng: np.random.Generator, count: int) -> FloatArray:
         """As the module starts itself."""
@@ -245,44 +246,23 @@ class TorchFleet(LoopFleet):
                 out = out.double().softmax(dim=1)
             return _numbers(out.reshape(len(out), -1))
 
-    def descend(
-        self,
-        clients: IntArray,
-        models: FloatArray,
-        work: Work,
-        rng: np.random.Generator,
-        *,
-        weights: FloatArray | None = None,
-        ridge: float = 0.0,
-        pull: FloatArray | float = 0.0,
-        towards: FloatArray | None = None,
-        implicit: bool = True,
-        columns: IntArray | None = None,
-    ) -> FloatArray:
-        """As in `Fleet`; a client takes all its steps in the module, by the optimizer where there is one."""
-        modulus, centre, _ = self.quadratic(clients, work.rate, ridge, pull, towards, implicit)
-        steps = self.steps(clients, work)
-        batches = None if work.batch is None else self.batches(clients, work.batch, steps, rng)
-        parts = None if weights is None else self.split(clients, weights)
-        trained = np.empty((len(clients), self.dim))
-        seed = int(rng.integers(2**62))
-        mask = np.ones(self.dim)
-        if columns is not None:
-            mask = np.isin(np.arange(self.dim), columns).astype(np.float64)
-        for place, k in enumerate(clients):
-            scale = None if parts is None else self._tensor(parts[place])
-            felt, anchor = self._tensor(modulus[place] * mask), self._tensor(centre[place])
-            length = work.rate / (1 + work.rate * felt) if implicit else work.rate
-            step = self._stepper(work.rate, length)
-            with self._at(models[place]), self._training(seed + place):
-                for turn in range(int(steps[place])):
-                    rows = slice(None) if batches is None else self.torch.from_numpy(batches[place][turn])
-                    self._backward(self._x[k][rows], self._y[k][rows], None if scale is None else scale[rows])
-                    if modulus[place]:
-                        self._slope.addcmul_(felt, self._flat - anchor)
-                    step()
-                trained[place] = _numbers(self._flat)
-        return trained
+    def client_descent(self, k: int, w: FloatArray, work: LocalWork) -> FloatArray:
+        """All steps of client k in the module, by the optimizer where there is one."""
+        scale = None if work.weights is None else self._tensor(work.weights)
+        felt, anchor = self._tensor(work.modulus), self._tensor(work.centre)
+        step = self._stepper(work.rate, work.rate / (1 + work.rate * felt) if work.implicit else work.rate)
+        with self._at(w), self._training(work.seed):
+            for turn in range(work.steps):
+                rows = slice(None) if work.rows is None else self.torch.from_numpy(work.rows[turn])
+                self._backward(self._x[k][rows], self._y[k][rows], None if scale is None else scale[rows])
+                if work.modulus.any():
+                    self._slope.addcmul_(felt, self._flat - anchor)
+                step()
+            return _numbers(self._flat)
+
+    def begin_worker(self) -> None:
+        """One thread for torch: those of the parent are not there, and waiting for them would be for ever."""
+        self.torch.set_num_threads(1)
 
     def measure(self, predictions: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Accuracy (nan without classes), and minus the log-likelihood or the squared error."""

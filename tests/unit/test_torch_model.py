@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from fusionopt.federated import (
     FedAvg,
     FedEm,
     FedSoft,
+    Fleet,
     Fpfc,
     Ifca,
     Local,
-    LoopFleet,
+    Objective,
     Oracle,
     Pdmm,
     PerFedAvg,
@@ -137,21 +140,18 @@ def test_descending_is_the_fleets_own(clients, fleet, work, implicit):
         "towards": towards,
         "implicit": implicit,
     }
-    mine = fleet.descend(chosen, models, work, np.random.default_rng(4), **terms)
-    plain = LoopFleet.descend(fleet, chosen, models, work, np.random.default_rng(4), **terms)
+
+    def descend(own, **terms):
+        return own(fleet, chosen, models, work, np.random.default_rng(4), Objective(**terms))
+
+    mine, plain = (descend(own, **terms) for own in (type(fleet).descend, Fleet.descend))
     np.testing.assert_allclose(mine, plain, atol=1e-13)
     assert abs(mine - models).max() > 0.1
     # The same, with the quadratic terms on the bias only: without weight of the data nothing else moves.
-    part = fleet.descend(chosen, models, work, np.random.default_rng(4), columns=np.arange(12, 16), **terms)
-    free = fleet.descend(chosen, models, work, np.random.default_rng(4), weights=weights)
-    still = fleet.descend(
-        chosen,
-        models,
-        work,
-        np.random.default_rng(4),
-        **(terms | {"weights": np.zeros(42)}),
-        columns=np.arange(12, 16),
-    )
+    own, bias = type(fleet).descend, np.arange(12, 16)
+    part = descend(own, columns=bias, **terms)
+    free = descend(own, weights=weights)
+    still = descend(own, columns=bias, **(terms | {"weights": np.zeros(42)}))
     np.testing.assert_array_equal(still[:, :12], models[:, :12])
     assert abs(still - models)[:, 12:].min() > 1e-3
     assert abs(part - mine).max() > 1e-3 and abs(part - free).max() > 1e-3
@@ -163,10 +163,11 @@ def test_an_optimizer_steps_on_the_whole_objective(clients):
     w, towards = rng.standard_normal((2, 1, adam.dim))
     k = np.array([1])
     slope = adam.gradients(k, w) + 0.1 * w + 3.0 * (w - towards)
-    one = adam.descend(k, w, Work(1, 0.01), rng, ridge=0.1, pull=3.0, towards=towards)
+    objective = Objective(ridge=0.1, pull=3.0, towards=towards)
+    one = adam.descend(k, w, Work(1, 0.01), rng, objective)
     # Adam's first step is rate g / (|g| + 1e-8).
     np.testing.assert_allclose(one, w - 0.01 * slope / (abs(slope) + 1e-8), atol=1e-14)
-    end = adam.descend(k, w, Work(300, 0.05), rng, ridge=0.1, pull=3.0, towards=towards)
+    end = adam.descend(k, w, Work(300, 0.05), rng, objective)
     stationary = adam.gradients(k, end) + 0.1 * end + 3.0 * (end - towards)
     assert abs(stationary).max() < 1e-4 * abs(slope).max()
 
@@ -204,6 +205,68 @@ def test_one_seed_one_history_and_torchs_own_stream_is_left_alone(clients):
     left = torch.get_num_threads()
     torch.set_num_threads(threads)
     assert left == 2
+
+
+@pytest.mark.parametrize("optimizer", [None, torch.optim.Adam])
+def test_any_number_of_workers_gives_the_same_bits(optimizer, clients):
+    system = FedSoft(n_clusters=2, batch=4, epochs=1, interval=1)
+    one, two, many = (
+        simulate(
+            system,
+            clients,
+            3,
+            random_state=1,
+            model=TorchModel(dropping, optimizer=optimizer),
+            n_threads=n_threads,
+        )
+        for n_threads in (1, 2, 5)
+    )
+    for other in (two, many):
+        np.testing.assert_array_equal(one.state.models, other.state.models)
+        np.testing.assert_array_equal(one.client_losses, other.client_losses)
+
+
+AFTER_THREADS = """
+import numpy as np
+import torch
+from fusionopt.datasets import ClientData
+from fusionopt.federated import FedAvg, TorchModel, mnist_cnn, simulate
+
+torch.set_num_threads(4)
+before = torch.nn.Conv2d(1, 16, 3)
+for _ in range(3):  # many rows: torch starts its threads
+    before(torch.rand(200, 1, 28, 28)).square().mean().backward()
+    (torch.rand(600, 600) @ torch.rand(600, 600)).exp().sum()
+
+rng = np.random.default_rng(0)
+y = np.arange(20) % 10
+clients = [ClientData(rng.random((20, 784)), y, rng.random((20, 784)), y) for _ in range(3)]
+wide = lambda: torch.nn.Linear(784, 400)  # 314000 parameters: more than torch copies on one thread
+for build, shape in ((mnist_cnn, (1, 28, 28)), (wide, None)):
+    model = TorchModel(build, shape=shape, classes=tuple(range(400)) if shape is None else None)
+    ends = [simulate(FedAvg(steps=2, batch=8), clients, 2, random_state=0, model=model, n_threads=n).state.models
+            for n in (1, 2)]
+    assert np.array_equal(*ends) and np.isfinite(ends[0]).all()
+assert torch.get_num_threads() == 4
+print("done")
+"""
+
+
+def test_workers_beside_torchs_threads_in_a_plain_script(tmp_path):
+    """A fork that waits for threads of its parent would wait for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(AFTER_THREADS)
+    root = Path(__file__).resolve().parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "4", "PYTHONWARNINGS": "error"}
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (run.stdout, run.returncode) == ("done\n", 0), run.stderr
 
 
 def test_a_saved_run_goes_on_to_the_same_bits(clients, tmp_path):
