@@ -391,6 +391,15 @@ def stepped(
     return w - length * (g + modulus * (w - centre))
 
 
+def row_norms(rows: FloatArray) -> FloatArray:
+    """Euclidean norms, inf where a row is not finite or its norm overflows."""
+    top = np.abs(rows).max(axis=1)
+    units = np.where((top > 0) & np.isfinite(top), top, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = units * np.linalg.norm(rows / units[:, None], axis=1)
+    return np.where(np.isfinite(norms), norms, np.inf)
+
+
 def check_records(clients: Sequence[ClientData]) -> list[ClientData]:
     """Records with the four arrays, at least one.
 
@@ -398,6 +407,13 @@ def check_records(clients: Sequence[ClientData]) -> list[ClientData]:
     ------
     InvalidArgumentError, InvalidTypeError
     """
+    if not isinstance(clients, Iterable):
+        _checks.refuse_type(
+            f"clients is a {type(clients).__name__}; give a list of records, such as fusionopt.datasets.ClientData.",
+            argument="clients",
+            got=type(clients).__name__,
+            wanted="a list of records",
+        )
     records = list(clients)
     if not records:
         _checks.refuse(

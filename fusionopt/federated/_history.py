@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _archive, _checks
 from fusionopt.datasets import ClientData
+from fusionopt.errors import FusionoptError, InvalidArgumentError
 from fusionopt.federated._fleet import FloatArray, IntArray, Model
 from fusionopt.federated._placement import Placement, by_loss, by_parameters
 from fusionopt.federated._system import State, System
@@ -266,10 +267,12 @@ class History:
 
         Raises
         ------
-        InvalidArgumentError
-            Not such a file.
+        InvalidArgumentError, InvalidTypeError
+            Not such a file, or what is no model.
         """
-        return unpack(_archive.read(path, "History"), model)
+        if model is not None:
+            _checks.check_instance("model", model, Model, "for instance fusionopt.federated.SoftmaxModel()")
+        return unpack(_archive.read(_checks.as_path("path", path), "History"), model)
 
 
 def as_file(name: str, value: object) -> Path:
@@ -321,13 +324,35 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def unpack(arrays: dict[str, NDArray[Any]], model: Model | None = None) -> History:
-    """From `pack`."""
+    """From `pack`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Written by a version whose systems have other settings or states.
+    """
+    try:
+        return _unpacked(arrays, model)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FusionoptError):
+            raise
+        raise InvalidArgumentError(
+            f"the file was written by another version of fusionopt ({type(error).__name__}: {error}); read it with "
+            "that version, or run again.",
+            argument="path",
+            got=str(error),
+            wanted="a file written by this version",
+        ) from error
+
+
+def _unpacked(arrays: dict[str, NDArray[Any]], model: Model | None) -> History:
     head = json.loads(arrays["head"].tobytes().decode())
     name, settings = head["system"]
-    system = _library()[name](**settings)
+    system = _named(name, System)(**settings)
     if model is None and head["model"] is not None:
         kind, values = head["model"]
-        model = _library()[kind](**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+        values = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+        model = _named(kind, Model)(**values)
     inside = {key.removeprefix("state."): value for key, value in arrays.items() if key.startswith("state.")}
     columns = [arrays[f"rounds.{name}"].tolist() for name in Round._fields]
     return History(
@@ -354,6 +379,14 @@ def known_name(system: System) -> str:
             wanted="a system of fusionopt.federated",
         )
     return name
+
+
+def _named(name: str, kind: type) -> Any:
+    """The class of that name; a file cannot name anything else."""
+    found = _library()[name]
+    if not (isinstance(found, type) and issubclass(found, kind)):
+        raise KeyError(name)
+    return found
 
 
 def _library() -> dict[str, Any]:

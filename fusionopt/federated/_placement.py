@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusionopt.federated._fleet import Fleet, FloatArray, IntArray
+from fusionopt.federated._fleet import Fleet, FloatArray, IntArray, row_norms
 
 
 class Placement(NamedTuple):
@@ -44,7 +44,8 @@ def by_loss(fleet: Fleet, centres: FloatArray) -> Placement:
 
 def by_parameters(models: FloatArray, centres: FloatArray) -> Placement:
     """The nearest centre; ties: the first."""
-    scores = np.linalg.norm(models[:, None, :] - centres, axis=2)
+    between = (models[:, None, :] - centres).reshape(-1, models.shape[1])
+    scores = row_norms(between).reshape(len(models), len(centres))
     labels, second = _two_best(scores)
     firmness = np.full(len(models), np.inf)
     if len(centres) > 1:

@@ -162,6 +162,7 @@ class _Run:
         self.losses: list[FloatArray] = []
         self.labels: list[IntArray] = []
 
+    @np.errstate(over="ignore", invalid="ignore")  # of a run that diverges the losses tell
     def round(self, measure: bool) -> Round:
         """Choose, lose, work, account, measure."""
         fleet, rng, state = self.fleet, self.rng, self.state
@@ -226,6 +227,7 @@ class _Run:
 
     def restore(self, arrays: dict[str, Any], file: Path) -> None:
         """Go on from `arrays`."""
+        old = unpack(arrays, self.fleet.model)
         theirs = json.loads(arrays["head"].tobytes().decode())
         rng = theirs["request"].pop("rng", None)
         if theirs != heading(self.system, self.fleet.model, self.request) or rng is None:
@@ -236,7 +238,6 @@ class _Run:
                 got=str(file),
                 wanted="a file of the same run",
             )
-        old = unpack(arrays, self.fleet.model)
         self.rng.bit_generator.state = rng
         self.state = old.state
         self.rounds = old.rounds

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
-from fusionopt.federated._fleet import Fleet
+from fusionopt.federated._fleet import Fleet, row_norms
 from fusionopt.federated._system import FloatArray, IntArray, State, System
 from fusionopt.recovery import bipartition
 
@@ -114,15 +114,6 @@ def split(state: CflState, members: IntArray) -> None:
     right = members[bipartition(cosines(state.updates[members]))[1]]
     state.labels[right] = state.labels.max() + 1
     state.known[members] = False
-
-
-def row_norms(rows: FloatArray) -> FloatArray:
-    """Euclidean norms, inf where a row is not finite or its norm overflows."""
-    top = np.abs(rows).max(axis=1)
-    units = np.where((top > 0) & np.isfinite(top), top, 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = units * np.linalg.norm(rows / units[:, None], axis=1)
-    return np.where(np.isfinite(norms), norms, np.inf)
 
 
 def cosines(updates: FloatArray) -> FloatArray:

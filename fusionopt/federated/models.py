@@ -27,6 +27,7 @@ from fusionopt.federated._fleet import (
     class_places,
     judge_classes,
     judge_numbers,
+    row_norms,
     settle_classes,
 )
 from fusionopt.losses import LeastSquares, Logistic, Softmax, SquaredHinge
@@ -300,7 +301,7 @@ class LossFleet(Fleet):
         # What a call writes there counts in its place only: every call writes the rows of its clients.
         self._weights: FloatArray = np.ones(len(self._y))
         self._weighted = sample_kernel(self.loss, n_threads, weights=self._weights)
-        self._reach: FloatArray = np.array([np.linalg.norm(rows, axis=1).max() for rows in x])
+        self._reach: FloatArray = np.array([row_norms(rows).max() for rows in x])
         self._n_threads = n_threads
 
     def first_models(self, rng: np.random.Generator, count: int) -> FloatArray:

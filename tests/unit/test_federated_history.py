@@ -111,6 +111,27 @@ def test_saved_histories_come_back(clients, tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"not a file written by History\.save"):
         History.load(tmp_path / "bad.npz")
 
+    whole = dict(np.load(tmp_path / "h.npz"))
+    head = whole["head"].tobytes()
+    for change in (
+        {"state.starts": None},
+        {"head": head[:-1]},
+        {"head": head.replace(b'["Ifca", {', b'["simulate", {')},
+        {"head": head.replace(b'"n_init"', b'"starts"')},
+    ):
+        parts = {key: value for key, value in (whole | change).items() if value is not None}
+        if "head" in change:
+            assert change["head"] != head
+            parts["head"] = np.frombuffer(change["head"], dtype=np.uint8)
+        np.savez(tmp_path / "old.npz", **parts)
+        with pytest.raises(InvalidArgumentError, match="by another version of fusionopt"):
+            History.load(tmp_path / "old.npz")
+        with pytest.raises(InvalidArgumentError, match="by another version of fusionopt"):
+            simulate(Ifca(n_clusters=3), clients, 2, random_state=0, checkpoint=tmp_path / "old.npz")
+    for call in (lambda: History.load(3), lambda: History.load(tmp_path / "h.npz", model=3)):
+        with pytest.raises(InvalidTypeError, match="give a"):
+            call()
+
     class Mine(FedAvg):
         pass
 
@@ -254,6 +275,8 @@ def test_misuse(clients):
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             simulate(FedAvg(), clients, 1, **options)
+    with pytest.raises(InvalidTypeError, match="clients is a NoneType; give a list of records"):
+        simulate(FedAvg(), None, 1)
     with pytest.raises(InvalidTypeError, match="give a Model"):
         simulate(FedAvg(), clients, 1, model="softmax")
     for wrong in ({"batch": 0}, {"epochs": 0}, {"decay": 0.0}):
@@ -315,6 +338,23 @@ def test_runs_that_diverge_end_without_a_traceback(system, clients):
     history = simulate(system(rate=1e200), clients, 4, random_state=0)
     assert len(history.rounds) == 4
     assert not history.final_loss < 10
+
+
+@pytest.mark.parametrize("system", [Cfl, FedAvg, FedEm, Fpfc, Ifca, Local, Pdmm, PerFedAvg])
+@pytest.mark.parametrize("batch", [None, 5])
+def test_regressions_that_diverge_say_nothing(system, batch):
+    """Warnings are errors here."""
+    rng = np.random.default_rng(0)
+    x = 1e3 * rng.standard_normal((9, 3))
+    data = [ClientData(x, x[:, k], x, x[:, k]) for k in range(3)]
+    history = simulate(system(rate=1e20, batch=batch), data, 4, random_state=0, model=LinearModel())
+    assert len(history.rounds) == 4
+    assert not history.final_loss < 1
+
+
+def test_rows_of_any_length(clients):
+    long = [c._replace(x_train=1e200 * c.x_train, x_test=1e200 * c.x_test) for c in clients]
+    assert len(simulate(FedAvg(), long, 2, random_state=0).rounds) == 2
 
 
 def test_predictions_that_are_no_numbers_are_wrong(clients):
