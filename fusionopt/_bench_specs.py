@@ -118,9 +118,18 @@ def systems() -> dict[str, type[System]]:
     return {name.lower(): item for name, item in _federated("System").items()}
 
 
-def models() -> dict[str, type[Model]]:
-    """Its models likewise."""
-    return {name.removesuffix("Model").lower(): item for name, item in _federated("Model").items()}
+def models() -> dict[str, Callable[..., Model]]:
+    """Its models likewise; of networks the one that needs no Python to be named."""
+    from fusionopt.federated import TorchModel
+
+    found = {name.removesuffix("Model").lower(): item for name, item in _federated("Model").items()}
+    return {name: item for name, item in found.items() if item is not TorchModel} | {"mnist-cnn": _mnist_cnn}
+
+
+def _mnist_cnn(dtype: str = "float32") -> Model:
+    from fusionopt.federated import TorchModel, mnist_cnn
+
+    return TorchModel(mnist_cnn, shape=(1, 28, 28), dtype=dtype)
 
 
 def sources() -> dict[str, Callable[..., Any]]:

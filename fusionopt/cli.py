@@ -371,7 +371,7 @@ def simulate(
     model: Annotated[
         str,
         typer.Option(
-            help="What is trained: softmax, linear, logistic, squaredhinge; settings after a colon."
+            help="What is trained: softmax, linear, logistic, squaredhinge, mnist-cnn; settings after a colon."
         ),
     ] = "softmax",
     evaluate_every: Annotated[

@@ -70,9 +70,9 @@ class Fpfc(System):
         As in `penalties.SmoothedScad`.
     nu : float >= 0
         Clients joined by touched pairs with ||theta|| <= nu are one cluster; in the units of w.
-    layers : sequence of str, or None
-        Layers whose parameters are fused, where the model has named ones; the rest is averaged over the active clients
-        (n_k-weighted) and given to all. None fuses all parameters.
+    layers : sequence of str, str, or None
+        Layers whose parameters are fused (a str is one layer), where the model has named ones; the rest is averaged
+        over the active clients (n_k-weighted) and given to all. None fuses all parameters.
     pairs : {"any", "both"}
         Pairs that a round touches: those with an active end, or with two.
 
@@ -99,7 +99,7 @@ class Fpfc(System):
     a: float = 3.7
     xi: float = 1e-3
     nu: float = 0.5
-    layers: Sequence[str] | None = None
+    layers: Sequence[str] | str | None = None
     pairs: str = "any"
 
     def __post_init__(self) -> None:
@@ -150,7 +150,9 @@ class Fpfc(System):
 
     def columns(self, fleet: Fleet) -> IntArray | None:
         """Which parameters are fused."""
-        return None if self.layers is None else fleet.columns(self.layers)
+        if self.layers is None:
+            return None
+        return fleet.columns([self.layers] if isinstance(self.layers, str) else self.layers)
 
     def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """zeta down, local work, models up, pairs."""

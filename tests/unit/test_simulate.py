@@ -174,7 +174,10 @@ def test_a_time_limit_is_told(tmp_path, capsys):
         (["fedavg", "--data", "ellipses+nothing"], "'nothing' is unknown; give one of label-swap"),
         (["fedavg", "--seeds", "1,1"], "is not a list of different whole numbers"),
         (["fedavg", "--rounds", "0"], "--rounds"),
-        (["fedavg", "--model", "quadratic"], "'quadratic' is unknown; give one of linear, logistic, softmax"),
+        (
+            ["fedavg", "--model", "quadratic"],
+            "'quadratic' is unknown; give one of linear, logistic, mnist-cnn, softmax",
+        ),
         (["squaredpenalty", "--lams", "0.1,-3"], r"lam=-3\.0 is negative"),
         (["local", "--data", "appendix-c"], "'local' is not pdmm"),
         (["pdmm:tau=3", "--data", "appendix-c"], "tau=3 breaks tau < 2 nu"),

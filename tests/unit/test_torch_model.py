@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from fusionopt import datasets, federated
+from fusionopt.cli import OK, main
 from fusionopt.datasets import ClientData, label_swap, load_digits, split_evenly
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError, MissingDependencyError
 from fusionopt.federated import (
@@ -412,6 +415,8 @@ def test_fpfc_fuses_the_named_layer_and_averages_the_others(digits):
     clients, _ = digits
     system = Fpfc(rate=0.3, rho=1.0, lam=0.1, layers=("2",), batch=60, epochs=1)
     history = simulate(system, clients, 6, 0.5, random_state=0, model=TorchModel(mlp))
+    alone = simulate(replace(system, layers="2"), clients, 6, 0.5, random_state=0, model=TorchModel(mlp))
+    np.testing.assert_array_equal(alone.state.models, history.state.models)
     head = np.arange(64 * 16 + 16, 64 * 16 + 16 + 170)
     models = history.state.models
     rest = np.delete(models, head, axis=1)
@@ -427,6 +432,26 @@ def test_clusters_pay_where_labels_are_swapped(digits):
     four = simulate(Oracle(rate=0.5, labels=labels), clients, 30, random_state=0, model=model)
     assert one.final_accuracy < 0.85  # four swaps: the majority is wrong for two classes of each client
     assert four.final_accuracy > 0.9
+
+
+def test_the_command_line_trains_the_small_network(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 10
+    arrays = {"x_train": rng.integers(0, 256, (40, 28, 28), dtype=np.uint8), "y_train": y}
+    np.savez(tmp_path / "mnist.npz", **arrays, x_test=arrays["x_train"], y_test=y)
+    asked = [
+        "fpfc:layers=fc2,steps=1,rho=1.0",
+        "--data",
+        f"mnist:path={tmp_path}/mnist.npz+split-evenly:n_clients=4+label-swap",
+    ]
+    options = ["--model", "mnist-cnn", "--rounds", "2", "--n-threads", "2", "--out", str(tmp_path / "out")]
+    assert main(["simulate", *asked, *options]) == OK
+    clients, _ = label_swap(split_evenly(datasets.load_mnist(tmp_path / "mnist.npz"), 4, random_state=0))
+    model = TorchModel(mnist_cnn, shape=(1, 28, 28))
+    system = Fpfc(layers=("fc2",), steps=1, rho=1.0)
+    history = simulate(system, clients, 2, random_state=0, model=model)
+    (row,) = csv.DictReader((tmp_path / "out" / "table.csv").read_text().splitlines())
+    assert float(row["loss"]) == history.rounds[-1].loss
 
 
 class Keeping(nn.Module):
