@@ -25,6 +25,7 @@ class Placement(NamedTuple):
     firmness: FloatArray
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # what overflows is no number
 def by_loss(fleet: Fleet, centres: FloatArray) -> Placement:
     """The centre with the smallest mean training loss; ties: the first."""
     everyone, shape = np.arange(fleet.n_clients), (fleet.n_clients, fleet.dim)
@@ -36,12 +37,12 @@ def by_loss(fleet: Fleet, centres: FloatArray) -> Placement:
         parts = [fleet.split(everyone, losses) for losses in samples]
         for k in everyone:
             excess = parts[second[k]][k] - parts[labels[k]][k]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                error = excess.std(ddof=1) / np.sqrt(len(excess)) if len(excess) > 1 else np.nan
-                firmness[k] = excess.mean() / error
+            error = excess.std(ddof=1) / np.sqrt(len(excess)) if len(excess) > 1 else np.nan
+            firmness[k] = excess.mean() / error
     return Placement(labels, scores, firmness)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def by_parameters(models: FloatArray, centres: FloatArray) -> Placement:
     """The nearest centre; ties: the first."""
     between = (models[:, None, :] - centres).reshape(-1, models.shape[1])
@@ -50,8 +51,7 @@ def by_parameters(models: FloatArray, centres: FloatArray) -> Placement:
     firmness = np.full(len(models), np.inf)
     if len(centres) > 1:
         rows = np.arange(len(models))
-        with np.errstate(invalid="ignore"):
-            firmness = 1.0 - scores[rows, labels] / scores[rows, second]
+        firmness = 1.0 - scores[rows, labels] / scores[rows, second]
     return Placement(labels, scores, firmness)
 
 

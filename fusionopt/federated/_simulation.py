@@ -144,6 +144,7 @@ def simulate(
 class _Run:
     """A run between two rounds."""
 
+    @np.errstate(over="ignore", invalid="ignore")  # of a run that diverges the losses tell
     def __init__(
         self,
         system: System,
@@ -162,7 +163,7 @@ class _Run:
         self.losses: list[FloatArray] = []
         self.labels: list[IntArray] = []
 
-    @np.errstate(over="ignore", invalid="ignore")  # of a run that diverges the losses tell
+    @np.errstate(over="ignore", invalid="ignore")
     def round(self, measure: bool) -> Round:
         """Choose, lose, work, account, measure."""
         fleet, rng, state = self.fleet, self.rng, self.state
@@ -246,6 +247,7 @@ class _Run:
         self.begin = time.perf_counter() - old.rounds[-1].seconds
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _fingerprint(fleet: Fleet) -> str:
     """Of the clients' data, by what one model says of them."""
     everyone = np.arange(fleet.n_clients)

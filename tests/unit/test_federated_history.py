@@ -352,9 +352,15 @@ def test_regressions_that_diverge_say_nothing(system, batch):
     assert not history.final_loss < 1
 
 
-def test_rows_of_any_length(clients):
-    long = [c._replace(x_train=1e200 * c.x_train, x_test=1e200 * c.x_test) for c in clients]
-    assert len(simulate(FedAvg(), long, 2, random_state=0).rounds) == 2
+@pytest.mark.parametrize("model", [SoftmaxModel(), LinearModel()])
+@pytest.mark.parametrize("length", [1e-300, 1e100, 1e200])
+def test_rows_of_any_length(model, length, clients, tmp_path):
+    data = [c._replace(x_train=length * c.x_train, x_test=length * c.x_test) for c in clients]
+    history = simulate(Local(), data, 2, random_state=0, model=model, checkpoint=tmp_path / "run.npz")
+    assert len(history.rounds) == 2
+    assert history.place(data).scores.shape == (8, 8)
+    models = np.full((3, history.state.models.shape[1]), 1e200)
+    assert history.place_models(models).scores.shape == (3, 8)
 
 
 def test_predictions_that_are_no_numbers_are_wrong(clients):
