@@ -1,7 +1,8 @@
 """Federated systems on one bench: the same clients, the same round loop, the same accounting."""
 
-from fusionopt.federated._fleet import Fleet, LocalWork, LoopFleet, Model, Objective, Work
+from fusionopt.federated._fleet import Fleet, Model, Objective, Work
 from fusionopt.federated._history import History, Round
+from fusionopt.federated._loop_fleet import LocalWork, LoopFleet
 from fusionopt.federated._placement import Placement
 from fusionopt.federated._simulation import simulate
 from fusionopt.federated._system import System

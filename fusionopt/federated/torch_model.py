@@ -18,8 +18,6 @@ from fusionopt.errors import InvalidArgumentError, MissingDependencyError
 from fusionopt.federated._fleet import (
     FloatArray,
     IntArray,
-    LocalWork,
-    LoopFleet,
     Model,
     check_records,
     class_places,
@@ -27,6 +25,7 @@ from fusionopt.federated._fleet import (
     judge_numbers,
     settle_classes,
 )
+from fusionopt.federated._loop_fleet import LocalWork, LoopFleet
 
 CHUNK = 1024
 """Rows that pass through a module at once where no gradient is kept; it bounds memory, not results."""
