@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusionopt import _checks
 from fusionopt.federated._fleet import (
     LOSS,
     Fleet,
@@ -95,7 +96,7 @@ class LoopFleet(Fleet):
 
     def sample_losses(self, clients: IntArray, models: FloatArray) -> FloatArray:
         """Client by client."""
-        return np.concatenate(self._each("client_losses", clients, models))
+        return np.concatenate(self._each("client_losses", self.sizes, clients, models))
 
     def gradients(
         self, clients: IntArray, models: FloatArray, weights: FloatArray | None = None, rows: Rows = None
@@ -103,11 +104,11 @@ class LoopFleet(Fleet):
         """Client by client."""
         parts = [None] * len(clients) if weights is None else self.split(clients, weights)
         picked = [None] * len(clients) if rows is None else rows
-        return np.stack(self._each("client_gradient", clients, models, parts, picked))
+        return np.stack(self._each("client_gradient", self.dim, clients, models, parts, picked))
 
     def predict(self, clients: IntArray, models: FloatArray) -> FloatArray:
         """Client by client."""
-        return np.concatenate(self._each("client_predictions", clients, models))
+        return np.concatenate(self._each("client_predictions", self.test_sizes, clients, models))
 
     def descend(
         self,
@@ -140,7 +141,7 @@ class LoopFleet(Fleet):
             )
             for i in range(len(clients))
         ]
-        return np.stack(self._each("client_descent", clients, models, orders))
+        return np.stack(self._each("client_descent", self.dim, clients, models, orders))
 
     def close(self) -> None:
         """End the workers."""
@@ -148,9 +149,26 @@ class LoopFleet(Fleet):
             self._workers.close()
             self._workers = None
 
-    def _each(self, name: str, clients: IntArray, *arguments: Sequence[Any] | FloatArray) -> list[Any]:
-        """The method `name` for every client with its arguments."""
+    def _each(
+        self, name: str, lengths: FloatArray | int, clients: IntArray, *arguments: Sequence[Any] | FloatArray
+    ) -> list[FloatArray]:
+        """What the method `name` gives for every client with its arguments: arrays of these lengths."""
         calls = [(int(k), *mine) for k, *mine in zip(clients, *arguments, strict=True)]
+        results = self._worked(name, calls)
+        for (k, *_), result in zip(calls, results, strict=True):
+            length = int(np.broadcast_to(lengths, self.n_clients)[k])
+            wanted = (length, "n_outputs") if name == "client_predictions" else (length,)
+            if np.ndim(result) != len(wanted) or len(result) != length:
+                _checks.refuse(
+                    f"{type(self).__name__}.{name} gave shape {np.shape(result)} for client {k}; it must be "
+                    f"{wanted}.",
+                    argument=name,
+                    got=np.shape(result),
+                    wanted=str(wanted),
+                )
+        return results
+
+    def _worked(self, name: str, calls: list[tuple[Any, ...]]) -> list[Any]:
         if self.n_threads == 1 or len(calls) == 1 or not can_fork():
             return [getattr(self, name)(*call) for call in calls]
         if self._workers is None:

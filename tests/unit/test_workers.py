@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from fusionopt.datasets import ClientData
-from fusionopt.errors import WorkerError
+from fusionopt.errors import InvalidArgumentError, WorkerError
 from fusionopt.federated import (
     FedAvg,
     FedEm,
@@ -140,7 +141,7 @@ def test_descending_client_by_client_is_the_fleets_own(implicit, columns, client
 class Telling(MedianFleet):
     def client_losses(self, k, w):
         time.sleep(0.1)
-        return np.array([float(os.getpid())])
+        return np.full(len(self.data[k].y_train), float(os.getpid()))
 
 
 def test_clients_are_worked_in_as_many_processes_as_were_asked_for(clients):
@@ -210,6 +211,29 @@ def test_errors_of_clients_reach_the_caller(clients):
         ):
             run(trouble)
     assert nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "shape"),
+    [
+        ("client_losses", lambda self, k, w: 0.5, "(8,)"),
+        ("client_losses", lambda self, k, w: np.zeros(7), "(8,)"),
+        ("client_gradient", lambda self, k, w, weights, rows: np.zeros((3, 1)), "(3,)"),
+        ("client_descent", lambda self, k, w, work: w[:2], "(3,)"),
+        ("client_predictions", lambda self, k, w: np.zeros(4), "(4, 'n_outputs')"),
+    ],
+)
+def test_what_a_client_gives_has_its_shape(name, wrong, shape, clients):
+    fleet = type("Mine", (MedianFleet,), {name: wrong})(MedianModel(), clients, 2)
+    first, models = np.array([0]), np.zeros((1, 3))
+    calls = {
+        "client_losses": fleet.sample_losses,
+        "client_gradient": fleet.gradients,
+        "client_predictions": fleet.predict,
+        "client_descent": lambda k, w: fleet.descend(k, w, Work(1, 0.1), np.random.default_rng(0)),
+    }
+    with pytest.raises(InvalidArgumentError, match=rf"Mine\.{name} .* client 0; .* be {re.escape(shape)}"):
+        calls[name](first, models)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
