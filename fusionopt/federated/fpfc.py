@@ -137,45 +137,56 @@ class Fpfc(System):
     def server(self, state: FpfcState, fleet: Fleet) -> FpfcServer:
         """The pairs, made from ``state.pairs`` where a run goes on."""
         if state.server is None:
-            m, columns = fleet.n_clients, self.columns(fleet)
+            m, columns = fleet.n_clients, fused_columns(fleet, self.layers)
             n = fleet.dim if columns is None else len(columns)
             terms = Pairs(Graph.complete(m, weight=1.0 / m), self.penalty, float(self.lam), m, n)
             state.server = FpfcServer(terms, FpfcSettings(pairs=self.pairs), self.strength)
             if state.pairs:
                 state.server.restore(state.pairs)
             else:
-                state.server.start(_part(state.models, columns))
+                state.server.start(fused_part(state.models, columns))
             state.pairs = {}
         return state.server
-
-    def columns(self, fleet: Fleet) -> IntArray | None:
-        """Which parameters are fused."""
-        if self.layers is None:
-            return None
-        return fleet.columns([self.layers] if isinstance(self.layers, str) else self.layers)
 
     def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """zeta down, local work, models up, pairs."""
         assert isinstance(state, FpfcState)
-        server, columns = self.server(state, fleet), self.columns(fleet)
-        zeta = server.zeta(active)
-        towards = zeta
-        if columns is not None:
-            towards = state.models[active]
-            towards[:, columns] = zeta
+        server, columns = self.server(state, fleet), fused_columns(fleet, self.layers)
         pull = self.strength * server.kappa[active]
+        towards = whole_models(state.models[active], server.zeta(active), columns)
         objective = Objective(pull=pull, towards=towards, columns=columns, implicit=False)
-        fresh = fleet.descend(active, state.models[active], self.work, rng, objective)
-        server.update(active, _part(fresh, columns))
-        state.models[active] = fresh
-        if columns is not None:
-            rest = np.setdiff1d(np.arange(fleet.dim), columns)
-            state.models[:, rest] = fleet.mean(fresh[:, rest], active, "samples")
+        state.models[active] = fleet.descend(active, state.models[active], self.work, rng, objective)
+        server.update(active, fused_part(state.models[active], columns))
+        average_rest(state.models, fleet, active, columns)
         state.labels = server.labels(self.nu)
 
 
-def _part(models: FloatArray, columns: IntArray | None) -> FloatArray:
+def fused_columns(fleet: Fleet, layers: Sequence[str] | str | None) -> IntArray | None:
+    """Which parameters are fused, None for all."""
+    if layers is None:
+        return None
+    return fleet.columns([layers] if isinstance(layers, str) else layers)
+
+
+def fused_part(models: FloatArray, columns: IntArray | None) -> FloatArray:
+    """The parameters that are fused."""
     return np.ascontiguousarray(models if columns is None else models[:, columns])
+
+
+def whole_models(models: FloatArray, part: FloatArray, columns: IntArray | None) -> FloatArray:
+    """A copy of `models` with `part` in the place of what is fused."""
+    if columns is None:
+        return part
+    out = models.copy()
+    out[:, columns] = part
+    return out
+
+
+def average_rest(models: FloatArray, fleet: Fleet, active: IntArray, columns: IntArray | None) -> None:
+    """Give all clients the n_k-weighted mean of the active ones' parameters that are not fused, in place."""
+    if columns is not None:
+        rest = np.setdiff1d(np.arange(fleet.dim), columns)
+        models[:, rest] = fleet.mean(models[np.ix_(active, rest)], active, "samples")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from fusionopt._bridge_pdmm import PdmmEngine
 from fusionopt.clusters import components
 from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import Arrays, IntArray, State, System
-from fusionopt.federated.fpfc import Pairs
+from fusionopt.federated.fpfc import Pairs, average_rest, fused_columns, fused_part, whole_models
 from fusionopt.graph import Graph
 from fusionopt.penalties import L2Norm
 from fusionopt.settings import PdmmSettings
@@ -54,6 +55,8 @@ class Pdmm(System):
         In the canonical scale: each unordered pair once, f_i without 1/N.
     rho : float > 0, or None
         Of the pairs. None is 1 / (m steps rate), the strength that local steps can follow.
+    layers : sequence of str, str, or None
+        As in `Fpfc`.
 
     Notes
     -----
@@ -75,6 +78,7 @@ class Pdmm(System):
 
     lam: float = 2e-3
     rho: float | None = None
+    layers: Sequence[str] | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,27 +94,30 @@ class Pdmm(System):
     def engine(self, state: PdmmState, fleet: Fleet) -> PdmmEngine:
         """The pairs, made from ``state.pairs`` where a run goes on."""
         if state.engine is None:
-            m = fleet.n_clients
+            m, columns = fleet.n_clients, fused_columns(fleet, self.layers)
+            n = fleet.dim if columns is None else len(columns)
             rho = self.rho or 1.0 / (m * self.steps * self.rate)
-            terms = Pairs(Graph.complete(m), L2Norm(), float(self.lam), m, fleet.dim)
+            terms = Pairs(Graph.complete(m), L2Norm(), float(self.lam), m, n)
             state.engine = PdmmEngine(
-                terms, PdmmSettings(scheme="users", rho=rho, eta=rho), rho, rho, np.zeros(fleet.dim)
+                terms, PdmmSettings(scheme="users", rho=rho, eta=rho), rho, rho, np.zeros(n)
             )
             if state.pairs:
                 state.engine.restore(state.pairs)
             else:
-                state.engine.start(state.models)
+                state.engine.start(fused_part(state.models, columns))
             state.pairs = {}
         return state.engine
 
     def round(self, state: State, fleet: Fleet, active: IntArray, rng: np.random.Generator) -> None:
         """Local work of the active users, then their pairs."""
         assert isinstance(state, PdmmState)
-        engine = self.engine(state, fleet)
+        engine, columns = self.engine(state, fleet), fused_columns(fleet, self.layers)
         _, b = engine.begin(active)
         modulus = engine.modulus[active]
-        objective = Objective(pull=modulus, towards=b[active] / modulus[:, None])
+        towards = whole_models(state.models[active], b[active] / modulus[:, None], columns)
+        objective = Objective(pull=modulus, towards=towards, columns=columns)
         state.models[active] = fleet.descend(active, state.models[active], self.work, rng, objective)
-        engine.end(state.models)
+        engine.end(fused_part(state.models, columns))
+        average_rest(state.models, fleet, active, columns)
         fused = engine.edge_state()[1]
         state.labels = components(fleet.n_clients, Graph.complete(fleet.n_clients).edges[fused])

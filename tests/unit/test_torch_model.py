@@ -25,6 +25,7 @@ from fusionopt.federated import (
     FedSoft,
     Fleet,
     Fpfc,
+    FpfcL1,
     Ifca,
     Local,
     Objective,
@@ -411,9 +412,10 @@ def test_every_system_trains_a_network(system, digits):
     assert history.final_accuracy > 0.3  # ten classes
 
 
-def test_fpfc_fuses_the_named_layer_and_averages_the_others(digits):
+@pytest.mark.parametrize("kind", [Fpfc, FpfcL1, Pdmm])
+def test_the_named_layer_is_fused_and_the_others_are_averaged(kind, digits):
     clients, _ = digits
-    system = Fpfc(rate=0.3, rho=1.0, lam=0.1, layers=("2",), batch=60, epochs=1)
+    system = kind(rate=0.3, rho=1.0, lam=0.1, layers=("2",), batch=60, epochs=1)
     history = simulate(system, clients, 6, 0.5, random_state=0, model=TorchModel(mlp))
     alone = simulate(replace(system, layers="2"), clients, 6, 0.5, random_state=0, model=TorchModel(mlp))
     np.testing.assert_array_equal(alone.state.models, history.state.models)
@@ -423,6 +425,16 @@ def test_fpfc_fuses_the_named_layer_and_averages_the_others(digits):
     assert (rest == rest[0]).all()
     assert len(np.unique(models[:, head[0]])) == len(clients)
     assert history.final_accuracy > 0.3  # ten classes
+
+
+@pytest.mark.parametrize("kind", [Fpfc, Pdmm])
+def test_naming_every_layer_is_naming_none(kind, digits):
+    clients, _ = digits
+    runs = [
+        simulate(kind(rate=0.3, layers=layers), clients, 3, 0.5, random_state=0, model=TorchModel(mlp))
+        for layers in (None, ("0", "2"))
+    ]
+    np.testing.assert_array_equal(runs[0].state.models, runs[1].state.models)
 
 
 def test_clusters_pay_where_labels_are_swapped(digits):
