@@ -13,24 +13,27 @@ namespace fusionopt {
 namespace {
 
 constexpr std::int32_t kUntouched = -1, kDropped = -2;
-constexpr Index kSlabSlots = 128;
 // Columns are cut into this many groups whatever the number of threads; a group goes through its columns in
 // tiles whose rows of x and of the sums stay in the second-level cache.
 constexpr Index kGroups = 8, kTile = 16;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
-// Pair vectors and their s. Slots come and go under a lock; the table of slabs never moves.
+// Pair vectors and their s, in slabs large enough for huge pages: rows are visited out of order, and small
+// pages would cost each of them a walk or two through the page table. Slots come and go under a lock; the
+// table of slabs never moves.
 template <class T>
 class PairStore {
   public:
-    PairStore(Index pairs, Index d)
-        : stride_((d + 15) / 16 * 16),
-          slabs_(at((pairs + kSlabSlots - 1) / kSlabSlots)),
-          factors_(slabs_.size()) {}
+    PairStore(Index pairs, Index d) : stride_(padded_row(d)) {
+        const Index row = stride_ * static_cast<Index>(sizeof(T));
+        while (shift_ < 20 && (row << (shift_ + 1)) <= kSlabBytes && (Index{1} << shift_) < pairs) ++shift_;
+        slabs_.resize(at((pairs >> shift_) + 1));
+        factors_.resize(slabs_.size());
+    }
 
-    T* vector(std::int32_t id) const { return slabs_[at(id / kSlabSlots)].get() + id % kSlabSlots * stride_; }
-    double& factor(std::int32_t id) const { return factors_[at(id / kSlabSlots)][at(id % kSlabSlots)]; }
+    T* vector(std::int32_t id) const { return slabs_[at(id >> shift_)].data() + (id & mask()) * stride_; }
+    double& factor(std::int32_t id) const { return factors_[at(id >> shift_)][at(id & mask())]; }
 
     std::int32_t take() {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -41,9 +44,9 @@ class PairStore {
             free_.pop_back();
             return id;
         }
-        if (made_ % kSlabSlots == 0) {
-            slabs_[at(made_ / kSlabSlots)] = std::make_unique_for_overwrite<T[]>(at(kSlabSlots * stride_));
-            factors_[at(made_ / kSlabSlots)] = std::make_unique<double[]>(at(kSlabSlots));
+        if ((made_ & mask()) == 0) {
+            slabs_[at(made_ >> shift_)] = BufferOf<T>((mask() + 1) * stride_);
+            factors_[at(made_ >> shift_)] = std::make_unique<double[]>(at(mask() + 1));
         }
         return static_cast<std::int32_t>(made_++);
     }
@@ -55,19 +58,23 @@ class PairStore {
     void clear() {
         free_.clear();
         used_ = made_ = 0;
-        for (auto& slab : slabs_) slab.reset();
+        for (auto& slab : slabs_) slab = BufferOf<T>();
     }
     Index used() const { return used_; }
     Index peak() const { return peak_; }
+    // Of the rows that were ever in use; the rest of the last slab is not touched.
     Index bytes() const {
-        const Index slabs = (made_ + kSlabSlots - 1) / kSlabSlots;
-        return slabs * kSlabSlots *
-               (stride_ * static_cast<Index>(sizeof(T)) + static_cast<Index>(sizeof(double)));
+        return made_ * (stride_ * static_cast<Index>(sizeof(T)) + static_cast<Index>(sizeof(double)));
     }
 
   private:
+    static constexpr Index kSlabBytes = Index{16} << 20;
+
+    Index mask() const { return (Index{1} << shift_) - 1; }
+
     Index stride_;
-    std::vector<std::unique_ptr<T[]>> slabs_;
+    int shift_ = 0;
+    mutable std::vector<BufferOf<T>> slabs_;  // const says nothing about what they hold
     std::vector<std::unique_ptr<double[]>> factors_;
     std::vector<std::int32_t> free_;
     Index used_ = 0, made_ = 0, peak_ = 0;
@@ -81,6 +88,7 @@ class Server final : public FpfcServer {
         : graph_(std::move(graph)),
           n_(graph_.n_nodes),
           d_(d),
+          row_(padded_row(d)),
           options_(options),
           prox_(options.penalty, options.lam, 1.0 / options.rho),
           rows_(pair_rows<T>()),
@@ -88,8 +96,8 @@ class Server final : public FpfcServer {
           groups_(cut(n_, 1, kGroups)),
           store_(n_pairs(), d) {
         slots_.assign(at(n_pairs()), kUntouched);
-        x_.assign(at(n_ * d_), 0.0);
-        pull_ = x_;
+        x_ = Buffer(n_ * row_);
+        pull_ = Buffer(n_ * row_);
         position_.assign(at(n_), -1);
         if (!graph_.complete) list_neighbours();
         degree_.assign(at(n_), 0.0);
@@ -113,8 +121,8 @@ class Server final : public FpfcServer {
     }
 
     void start(const Vector& x) override {
-        x_ = x;
-        std::fill(pull_.begin(), pull_.end(), 0.0);
+        spread(x, x_);
+        pull_.fill(0.0);
         std::fill(slots_.begin(), slots_.end(), kUntouched);
         store_.clear();
     }
@@ -125,18 +133,18 @@ class Server final : public FpfcServer {
     }
 
     const Vector& kappa() const override { return kappa_; }
-    const Vector& x() const override { return x_; }
+    Vector x() const override { return gathered(x_); }
 
     void zeta(const std::vector<Index>& active, double* out) const override {
         Vector total;
         if (graph_.complete) {
             total.assign(at(d_), 0.0);
             for (Index i = 0; i < n_; ++i)
-                for (Index k = 0; k < d_; ++k) total[at(k)] += r(i) * x_[at(i * d_ + k)];
+                for (Index k = 0; k < d_; ++k) total[at(k)] += r(i) * x_[i * row_ + k];
         }
         for (std::size_t a = 0; a < active.size(); ++a) {
             const Index i = active[a];
-            const double *x = x_.data() + i * d_, *pull = pull_.data() + i * d_;
+            const double *x = x_.data() + i * row_, *pull = pull_.data() + i * row_;
             double* to = out + static_cast<Index>(a) * d_;
             if (kappa_[at(i)] == 0.0) {
                 std::copy_n(x, d_, to);
@@ -149,7 +157,7 @@ class Server final : public FpfcServer {
                 std::fill(to, to + d_, 0.0);
                 for (Index p = first_[at(i)]; p < first_[at(i) + 1]; ++p) {
                     const double w = graph_.weights[at(edge_[at(p)])];
-                    const double* y = x_.data() + neighbour_[at(p)] * d_;
+                    const double* y = x_.data() + neighbour_[at(p)] * row_;
                     for (Index k = 0; k < d_; ++k) to[k] += w * y[k];
                 }
             }
@@ -160,20 +168,20 @@ class Server final : public FpfcServer {
 
     void update(const std::vector<Index>& active, const double* fresh) override {
         const Index count = static_cast<Index>(active.size());
-        old_.resize(at(count * d_));
+        grow(old_, count * row_);
         for (Index a = 0; a < count; ++a) {
             const Index i = active[at(a)];
             position_[at(i)] = a;
-            std::copy_n(x_.data() + i * d_, d_, old_.data() + a * d_);
-            std::copy_n(fresh + a * d_, d_, x_.data() + i * d_);
+            std::copy_n(x_.data() + i * row_, d_, old_.data() + a * row_);
+            std::copy_n(fresh + a * d_, d_, x_.data() + i * row_);
             // Every pair of an active node is touched: its sum is taken anew, and rounding does not pile up.
-            if (!options_.both_ends) std::fill_n(pull_.data() + i * d_, d_, 0.0);
+            if (!options_.both_ends) std::fill_n(pull_.data() + i * row_, d_, 0.0);
         }
-        partial_.resize(at(groups_.count * count * d_));
+        grow(partial_, groups_.count * count * row_);
         const Index tile = graph_.complete ? kTile : n_;
         pool_.parallel_for(groups_.count, [&](Index group, int worker) {
-            double* sums = partial_.data() + group * count * d_;
-            std::fill(sums, sums + count * d_, 0.0);
+            double* sums = partial_.data() + group * count * row_;
+            std::fill(sums, sums + count * row_, 0.0);
             for (Index low = groups_.begin(group); low < groups_.end(group); low += tile) {
                 const Index high = std::min(low + tile, groups_.end(group));
                 // First the list: each pair's vector can then be fetched while the one before is worked on.
@@ -188,17 +196,21 @@ class Server final : public FpfcServer {
                     });
                 }
                 for (std::size_t p = 0; p < list.size(); ++p) {
-                    const Visit& at_now = list[p];
-                    const std::int32_t next = p + 1 < list.size() ? list[p + 1].id : kUntouched;
-                    touch(at_now.e, active[at(at_now.a)], at_now.j, at_now.other, sums + at_now.a * d_,
-                          pull_.data() + at_now.j * d_, next >= 0 ? store_.vector(next) : nullptr);
+                    const T* ahead = nullptr;
+                    if (p + 1 < list.size() && list[p + 1].id >= 0) {
+                        ahead = store_.vector(list[p + 1].id);
+                        __builtin_prefetch(&store_.factor(list[p + 1].id), 1);
+                    }
+                    const Visit& pair = list[p];
+                    touch(pair, active[at(pair.a)], sums + pair.a * row_, pull_.data() + pair.j * row_,
+                          ahead);
                 }
             }
         });
         for (Index group = 0; group < groups_.count; ++group)
             for (Index a = 0; a < count; ++a) {
-                const double* sums = partial_.data() + (group * count + a) * d_;
-                double* pull = pull_.data() + active[at(a)] * d_;
+                const double* sums = partial_.data() + (group * count + a) * row_;
+                double* pull = pull_.data() + active[at(a)] * row_;
                 for (Index k = 0; k < d_; ++k) pull[k] += sums[k];
             }
         for (const Index i : active) position_[at(i)] = -1;
@@ -206,13 +218,13 @@ class Server final : public FpfcServer {
 
     FpfcReport report() const override {
         FpfcReport out;
-        out.sums.assign(x_.size(), 0.0);
+        out.sums.assign(at(n_ * d_), 0.0);
         const RadialProx unit(options_.penalty, options_.lam, 1.0);
         const double lam = options_.lam, rho = options_.rho, shrink = 1.0 - ball_shrink(d_);
         Vector u(at(d_));
         every_pair([&](Index e, Index a, Index b, double w) {
-            const double *xa = x_.data() + a * d_, *xb = x_.data() + b * d_;
-            const double square = rows_.square(xa, xb, nullptr, 0.0, d_, nullptr);
+            const double *xa = x_.data() + a * row_, *xb = x_.data() + b * row_;
+            const double square = rows_.square(xa, xb, nullptr, 0.0, row_, nullptr);
             const double length = std::sqrt(square);
             out.penalty += w * options_.penalty.value(length, lam);
             out.magnitude += w * lam * length;
@@ -286,7 +298,7 @@ class Server final : public FpfcServer {
             const std::int32_t id = slots_[at(e)];
             for (Index k = 0; k < d_; ++k) {
                 if (id == kUntouched) to[k] = 0.0;
-                if (id == kDropped) to[k] = x_[at(a * d_ + k)] - x_[at(b * d_ + k)];
+                if (id == kDropped) to[k] = x_[a * row_ + k] - x_[b * row_ + k];
                 if (id >= 0) to[k] = store_.factor(id) * static_cast<double>(store_.vector(id)[k]);
             }
         });
@@ -299,8 +311,8 @@ class Server final : public FpfcServer {
             if (id == kUntouched) return;
             double size = 0.0;
             if (id == kDropped) {
-                const double *xa = x_.data() + a * d_, *xb = x_.data() + b * d_;
-                size = std::sqrt(rows_.square(xa, xb, nullptr, 0.0, d_, nullptr));
+                const double *xa = x_.data() + a * row_, *xb = x_.data() + b * row_;
+                size = std::sqrt(rows_.square(xa, xb, nullptr, 0.0, row_, nullptr));
             } else {
                 const T* vector = store_.vector(id);
                 for (Index k = 0; k < d_; ++k)
@@ -313,7 +325,7 @@ class Server final : public FpfcServer {
     }
 
     FpfcSnapshot snapshot() const override {
-        FpfcSnapshot out{x_, pull_, {}, {}, slots_};
+        FpfcSnapshot out{gathered(x_), gathered(pull_), {}, {}, slots_};
         for (std::int32_t& slot : out.slots) {
             if (slot < 0) continue;
             out.vectors.insert(out.vectors.end(), store_.vector(slot), store_.vector(slot) + d_);
@@ -324,8 +336,8 @@ class Server final : public FpfcServer {
     }
 
     void restore(const FpfcSnapshot& state) override {
-        x_ = state.x;
-        pull_ = state.pull;
+        spread(state.x, x_);
+        spread(state.pull, pull_);
         slots_ = state.slots;
         store_.clear();
         for (std::int32_t& slot : slots_) {
@@ -347,6 +359,17 @@ class Server final : public FpfcServer {
 
     Index n_pairs() const {
         return graph_.complete ? n_ * (n_ - 1) / 2 : static_cast<Index>(graph_.tail.size());
+    }
+    void spread(const Vector& from, Buffer& to) const {
+        for (Index i = 0; i < n_; ++i) std::copy_n(from.data() + i * d_, d_, to.data() + i * row_);
+    }
+    Vector gathered(const Buffer& from) const {
+        Vector out(at(n_ * d_));
+        for (Index i = 0; i < n_; ++i) std::copy_n(from.data() + i * row_, d_, out.data() + i * d_);
+        return out;
+    }
+    static void grow(Buffer& rows, Index size) {
+        if (rows.size() < size) rows = Buffer(size);
     }
     double r(Index i) const { return graph_.node_weights.empty() ? 1.0 : graph_.node_weights[at(i)]; }
 
@@ -406,59 +429,60 @@ class Server final : public FpfcServer {
             for (Index b = a + 1; b < n_; ++b, ++e) fn(e, a, b, graph_.weight * r(a) * r(b));
     }
 
-    void touch(Index e, Index i, Index j, bool other, double* at_i, double* at_j, const T* ahead) {
-        const bool first = i < j;
-        const double *xa = x_.data() + (first ? i : j) * d_, *xb = x_.data() + (first ? j : i) * d_;
-        double *at_a = first ? at_i : at_j, *at_b = first ? at_j : at_i;
-        const double w = graph_.complete ? graph_.weight * r(i) * r(j) : graph_.weights[at(e)];
-        // An active node's sum starts from nothing, so what the pair gave before is not taken off there.
-        const double drop_i = options_.both_ends ? 1.0 : 0.0,
-                     drop_j = options_.both_ends || !other ? 1.0 : 0.0;
-        const double drop_a = first ? drop_i : drop_j, drop_b = first ? drop_j : drop_i;
-        const std::int32_t id = slots_[at(e)];
-        const bool kept = id >= 0;
-        const double* was = kept ? nullptr : earlier(id, i, other);
-        const double* was_a = first ? was : xa;
-        const double* was_b = first ? xb : was;
-        if (was == nullptr) was_a = was_b = nullptr;
-        T* slot = kept ? store_.vector(id) : nullptr;
+    void touch(const Visit& pair, Index i, double* at_i, double* at_j, const T* ahead) {
+        const Index e = pair.e, j = pair.j;
+        const std::int32_t id = pair.id;
+        const bool first = i < j, other = pair.other, kept = id >= 0;
+        PairMove<T> move{};
+        move.xa = x_.data() + (first ? i : j) * row_;
+        move.xb = x_.data() + (first ? j : i) * row_;
+        move.at_active = at_i;
+        move.at_other = at_j;
+        move.own = options_.both_ends;
+        move.n = row_;
+        move.ahead = ahead;
+        const double weight = graph_.complete ? graph_.weight * r(i) * r(j) : graph_.weights[at(e)];
+        const double w = first ? weight : -weight;
         const double s = kept ? store_.factor(id) : 1.0;
-        const double length = std::sqrt(rows_.square(xa, xb, slot, 1.0 - s, d_, ahead));
+        double before = w * (2.0 * s - 1.0);
+        move.was_a = move.xa;
+        move.was_b = move.xb;
+        if (kept) {
+            move.slot = store_.vector(id);
+            move.keep = 1.0 - s;
+        } else if (id == kDropped && !other) {
+            (first ? move.was_a : move.was_b) = old_.data() + pair.a * row_;
+        } else {
+            before = 0.0;
+        }
+        // An active node's sum starts from nothing, so what the pair gave before is not taken off there.
+        move.less = options_.both_ends || !other ? before : 0.0;
+        const double length = std::sqrt(rows_.square(move.xa, move.xb, move.slot, move.keep, row_, ahead));
         const double tau = prox_(length);
         const bool alone = length > 0.0 && tau >= length;
         if (alone && s == 1.0 && !options_.both_ends) {
-            if (kept) {
-                rows_.release(xa, xb, 0.0, slot, 1.0, w, drop_a, drop_b, at_a, at_b, d_);
-                store_.give(id);
-            } else {
-                rows_.settle(xa, xb, 1.0, was_a, was_b, nullptr, w, drop_a, drop_b, at_a, at_b, d_);
-            }
+            move.now = w;
+            (kept ? rows_.release : rows_.pass)(move);
+            if (kept) store_.give(id);
             slots_[at(e)] = kDropped;
             return;
         }
         const double share = alone ? 1.0 : length > 0.0 ? tau / length : 0.0;
+        move.now = w * (2.0 * share - 1.0);
         if (kept) {
-            rows_.renew(xa, xb, 1.0 - s, 2.0 * share - 1.0, slot, 2.0 * s - 1.0, w, drop_a, drop_b, at_a,
-                        at_b, d_);
+            rows_.renew(move);
             store_.factor(id) = share;
             return;
         }
         const std::int32_t made = store_.take();
-        rows_.settle(xa, xb, 2.0 * share - 1.0, was_a, was_b, store_.vector(made), w, drop_a, drop_b, at_a,
-                     at_b, d_);
+        move.slot = store_.vector(made);
+        rows_.create(move);
         store_.factor(made) = share;
         slots_[at(e)] = made;
     }
 
-    // Where i was before this update, for a pair that is not kept and had theta = x_i - x_j; null for theta =
-    // 0.
-    const double* earlier(std::int32_t id, Index i, bool other) const {
-        if (id == kUntouched || other) return nullptr;  // with two active ends nothing is taken off
-        return old_.data() + position_[at(i)] * d_;
-    }
-
     FpfcGraph graph_;
-    Index n_, d_;
+    Index n_, d_, row_;  // row_: numbers from one node's row to the next
     FpfcOptions options_;
     RadialProx prox_;
     const PairRows<T>& rows_;
@@ -468,7 +492,8 @@ class Server final : public FpfcServer {
     std::vector<std::int32_t> slots_, neighbour_, edge_;
     std::vector<std::vector<Visit>> lists_;
     std::vector<Index> position_, first_;
-    Vector x_, pull_, old_, partial_, degree_, kappa_;
+    Buffer x_, pull_, old_, partial_;
+    Vector degree_, kappa_;
 };
 
 }  // namespace

@@ -76,7 +76,7 @@ class FpfcServer {
     virtual void thetas(double* out) const = 0;  // theta_ij in edge order
     // Components of {||theta_ij|| <= nu} among touched pairs, by first appearance.
     virtual void labels(double nu, std::vector<std::int32_t>& out) const = 0;
-    virtual const Vector& x() const = 0;
+    virtual Vector x() const = 0;
     virtual FpfcSnapshot snapshot() const = 0;
     virtual void restore(const FpfcSnapshot& state) = 0;
 };
