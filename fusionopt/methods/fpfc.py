@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from fusionopt.losses.pooled import pooled_minimiser
 from fusionopt.methods._check import Check, judge_nodes, to_result
 from fusionopt.methods._inner import exact_step
 from fusionopt.methods._monitor import Monitor
+from fusionopt.methods._range import RangeRepair
 from fusionopt.penalties import SmoothedScad
 from fusionopt.problem import FusionProblem
 from fusionopt.recovery import check_fpfc_parameters
@@ -22,9 +24,12 @@ from fusionopt.settings import FpfcSettings
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Judged = tuple[float, float, float, float, float]
 
 _PATIENCE = 300
 """Rounds without halving the distance to stationarity after which rho is raised."""
+_REPAIR_LIMIT = 2**24
+"""Pairs times features up to which duals are mended at every look; beyond there is no bound for singular losses."""
 
 
 class FpfcSession:
@@ -62,6 +67,8 @@ class FpfcSession:
         if not self._exact:
             self._steps = LocalSteps(loss, settings, self._rng)
         self._use(rho, point)
+        self._repair: RangeRepair | None = None
+        self._mend: Callable[[FloatArray], FloatArray] = _as_they_are
         self._n_active = max(int(settings.participation * m), 1)
         self._best_distance, self._best_round = np.inf, 0
         self._finite = self.server.x
@@ -107,6 +114,7 @@ class FpfcSession:
         begun = time.perf_counter()
         self.problem = self.problem.with_lam(lam)
         self.server.set_lam(lam)
+        self._repair = None
         self._setup_time = time.perf_counter() - begun
 
     def round(self) -> IntArray:
@@ -167,7 +175,7 @@ class FpfcSession:
             how=how + self._proof(),
             setup_time=self._setup_time,
             primal_residual=self._primal,
-            duals=self.server.duals,
+            duals=lambda: self._mend(self.server.duals()),
             labels=self.server.labels(settings.nu),
             extra=extra,
         )
@@ -181,7 +189,12 @@ class FpfcSession:
         self._primal = report.residual
         if not (np.isfinite(x).all() and np.isfinite(report.sums).all()):
             return Check.overflowed(self._finite), nothing
-        value, gap, rounding, residual, distance = judge_nodes(problem.loss, x, report.sums)
+        bounded = problem.penalty.convex and problem.penalty.linear_in_lam
+        judged = judge_nodes(problem.loss, x, report.sums)
+        product, self._mend = report.product, _as_they_are
+        if bounded and not np.isfinite(judged[1]):
+            judged, product = self._mended(x, report)
+        value, gap, rounding, residual, distance = judged
         objective = value + report.penalty
         if not np.isfinite(objective):
             return Check.overflowed(self._finite), nothing
@@ -192,14 +205,29 @@ class FpfcSession:
             "prox_residual": float(np.sqrt(report.prox_squares)),
             "grad_v": float(np.sqrt(report.squares)),
         }
-        if problem.penalty.convex and problem.penalty.linear_in_lam and np.isfinite(gap):
+        if bounded and np.isfinite(gap):
             terms = 8.0 + problem.n_features + np.sqrt(problem.graph.n_edges)
-            gap += max(report.penalty - report.product, 0.0)
-            rounding += EPS * terms * (report.magnitude + abs(report.product))
+            gap += max(report.penalty - product, 0.0)
+            rounding += EPS * terms * (report.magnitude + abs(product))
         else:
             gap, rounding = np.inf, 0.0
         distance = max(distance, self._distance(slope, report))
         return Check(self._finite, objective, gap, rounding, residual, distance), extra
+
+    def _mended(self, x: FloatArray, report: PairReport) -> tuple[Judged, float]:
+        """The nodes judged by duals brought into the domain of every f_i^*, and the pairs' sum of <v_ij, x_i - x_j>."""
+        problem, sums, product = self.problem, report.sums, report.product
+        repair = None
+        if 0 < problem.graph.n_edges * problem.n_features <= _REPAIR_LIMIT:
+            if self._repair is None:
+                self._repair = RangeRepair(problem)
+            repair = self._repair if self._repair.needed else None
+        if repair is not None:
+            duals, ends = repair(self.server.duals()), problem.graph.edges
+            sums, product = repair.sums(duals), float(np.sum(duals * (x[ends[:, 0]] - x[ends[:, 1]])))
+        scale = problem.loss.dual_scale(sums)
+        self._mend = lambda duals: scale * (duals if repair is None else repair(duals))
+        return judge_nodes(problem.loss, x, scale * sums), scale * product
 
     def _distance(self, slope: FloatArray, report: PairReport) -> float:
         """theta instead of x_i - x_j, as a force relative to all forces."""
@@ -238,6 +266,10 @@ class FpfcSession:
         return (
             "" if not failed else f"; no proof of convergence at these parameters: {', '.join(failed)} fails"
         )
+
+
+def _as_they_are(duals: FloatArray) -> FloatArray:
+    return duals
 
 
 def _largest_curvature(loss: NodeLoss) -> FloatArray | None:

@@ -192,6 +192,32 @@ def test_the_convex_variant_is_cvxpys_optimum():
     assert partial.status == "optimal" and partial.objective == pytest.approx(told.objective, rel=1e-6)
 
 
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_the_convex_variant_has_a_bound_where_losses_do_not_feel_every_direction(participation):
+    rng = np.random.default_rng(4)
+    designs = [rng.standard_normal((3, 5)) for _ in range(6)]
+    loss = LeastSquares(designs, [rng.standard_normal(3) for _ in range(6)])
+    problem = FusionProblem(loss, Graph.complete(6, weight=1 / 6), L2Norm(), 0.6)
+    settings = FpfcSettings(eps_rel=1e-6, max_iter=20000, participation=participation, random_state=0)
+    result = solve(problem, settings)
+    assert result.status == "optimal" and result.rel_gap <= 1e-6
+    told = reference.solve(FusionProblem(loss, Graph.complete(6), lam=0.6 / 6))
+    assert result.objective == pytest.approx(told.objective, rel=2e-6)
+    assert result.dual_objective <= told.objective * (1 + 1e-7)
+    # The bound from the duals that the result keeps, by a pseudo-inverse.
+    duals, bound = result.edge_duals(), 0.0
+    assert np.linalg.norm(duals, axis=1).max() <= 0.1
+    sums = np.zeros((6, 5))
+    np.add.at(sums, problem.graph.edges[:, 0], duals)
+    np.subtract.at(sums, problem.graph.edges[:, 1], duals)
+    for design, target, g in zip(designs, loss.targets.reshape(6, 3), sums, strict=True):
+        H = design.T @ design / 3
+        assert np.abs(g - H @ np.linalg.pinv(H) @ g).max() <= 1e-9
+        c = design.T @ target / 3 - g
+        bound += target @ target / 6 - c @ np.linalg.pinv(H) @ c / 2
+    assert result.dual_objective == pytest.approx(bound, rel=1e-6)
+
+
 def test_a_pair_never_touched_is_not_taken_for_fused():
     problem, _ = _regression(0.6)
     settings = FpfcSettings(participation=0.1, rho=1.0, alpha=0.1, pairs="both", max_iter=40, random_state=0)
