@@ -95,6 +95,8 @@ experiments: $(VENV)/built $(VENV)/torch
 	$(RUN) -m benchmarks.cfl_toys --out benchmarks/results
 	$(RUN) -m benchmarks.large --mnist $(MNIST)
 	$(RUN) -m benchmarks.fpfc --out benchmarks/results/fpfc_table.csv
+	$(RUN) -m benchmarks.fpfc_server
+	$(RUN) -m benchmarks.fpfc_scale
 	$(RUN) -m benchmarks.label_swap --data $(MNIST)
 	$(RUN) -m benchmarks.imbalance --data $(MNIST)
 

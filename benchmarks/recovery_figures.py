@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fusionopt as fo
+from fusionopt import simulate
 from fusionopt.datasets import ClientData, make_ellipses
 from fusionopt.recovery import recovery_interval, solve_restricted
 
@@ -31,13 +32,7 @@ GEOMETRIES: dict[str, dict[str, Any]] = {
     "P": {"delta": 1.62, "axes": (1.55, 2.2), "random_state": 1},
     "W": {"delta": 2.0, "axes": (1.5, 2.4), "random_state": 4},
 }
-APPENDIX_C: dict[str, Any] = {
-    "n_users": 10,
-    "n_samples": 170,
-    "delta": 2.0,
-    "axes": (1.5, 2.4),
-    "random_state": 0,
-}
+APPENDIX_C: dict[str, Any] = simulate.APPENDIX_C | {"random_state": 0}
 APPENDIX_C_LAMS = (1000.0, 1.0, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01)
 EXTRA_LAMS = {"P": (0.04, 0.0766, 0.0898), "W": (0.02, 0.0435, 0.1132)}
 RECORDED = {
@@ -202,26 +197,16 @@ def appendix_c() -> list[dict[str, Any]]:
 
 def pdmm_convergence(n_iter: int = 2000) -> list[dict[str, Any]]:
     """F(x_t) - F* of Figure 5 at canonical lam = 0.02: all users, and 40 % with pairs as units."""
-    clients, _ = make_ellipses(**APPENDIX_C)
-    problem = fo.FusionProblem(hinge(clients), lam=0.02)
+    problem = simulate.appendix_c(random_state=APPENDIX_C["random_state"])
     best = fo.solve(problem, fo.AdmmSettings(eps_rel=1e-10)).objective
     rows = []
     for scheme, share in (("full", 1.0), ("users", 0.4)):
-        settings = fo.PdmmSettings(
-            scheme=scheme,
-            participation=share,
-            rho=10.0,
-            eta=10.0,
-            tau=0.8,
-            nu=0.2,
-            eps_rel=0.0,
-            max_iter=n_iter,
-            check_every=50,
-            random_state=0,
-        )
-        trace = fo.solve(problem, settings).trace
-        for iteration, objective in zip(trace["iteration"], trace["objective"], strict=True):
-            rows.append({"scheme": scheme, "iteration": int(iteration), "gap": float(objective) - best})
+        settings = simulate.paper_settings(n_iter, scheme=scheme, participation=share, random_state=0)
+        _, iterations, gaps = simulate.follow_pdmm(problem, settings, best)
+        rows += [
+            {"scheme": scheme, "iteration": k, "gap": gap}
+            for k, gap in zip(iterations.tolist(), gaps.tolist(), strict=True)
+        ]
     return rows
 
 

@@ -367,13 +367,15 @@ def simulate(
             show_default=False,
         ),
     ] = None,
-    warm_up: Annotated[int, typer.Option(min=1, help="Rounds of the warm-up for each lam.")] = 200,
+    warm_up: Annotated[int, typer.Option(min=1, help="Rounds of the warm-up for each lam.")] = 300,
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What is trained: softmax, linear, logistic, squaredhinge, mnist-cnn; settings after a colon."
+            help="What is trained: softmax, linear, logistic, squaredhinge, mnist-cnn; settings after a colon "
+            "[default: softmax].",
+            show_default=False,
         ),
-    ] = "softmax",
+    ] = None,
     evaluate_every: Annotated[
         int | None,
         typer.Option(

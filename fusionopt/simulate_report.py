@@ -161,8 +161,9 @@ class BenchContent(SimulateContent):
                 Figure(
                     "warm-up",
                     "",
-                    "Accuracy on held-out rows after the warm-up (minus the loss where nothing is classified), "
-                    "for each lam; the lam chosen is filled.",
+                    "Held-out training rows after the warm-up: accuracy (minus the loss where nothing is classified) "
+                    "of the models at each lam and, in full lines, of one refitted model for each cluster they form; "
+                    "the lam chosen is filled.",
                 ),
                 self._warm_up(),
             )
@@ -198,21 +199,22 @@ class BenchContent(SimulateContent):
         keys = list(dict.fromkeys((row["system"], row["seed"]) for row in self.warm_ups))
         for k, key in enumerate(keys):
             mine = [row for row in self.warm_ups if (row["system"], row["seed"]) == key]
-            style: dict[str, Any] = {
-                "color": COLORS[k % len(COLORS)],
-                "linestyle": _STYLES[k // len(COLORS) % len(_STYLES)],
-            }
-            ax.plot(
-                [row["lam"] for row in mine],
-                [row["score"] for row in mine],
-                marker="o",
-                markersize=6,
-                markerfacecolor="none",
-                label=f"{key[0]}, seed {key[1]}",
-                **style,
-            )
-            chosen = next(row for row in mine if row["chosen"])
-            ax.plot(chosen["lam"], chosen["score"], marker="o", markersize=6, color=style["color"])
+            color = COLORS[k % len(COLORS)]
+            for column, words, line in (("refit", "clusters refitted", "-"), ("score", "models", ":")):
+                points = [(row["lam"], row[column]) for row in mine if math.isfinite(row[column])]
+                if not points:
+                    continue
+                ax.plot(
+                    *zip(*points, strict=True),
+                    marker="o",
+                    markersize=6,
+                    markerfacecolor="none",
+                    label=f"{key[0]}, seed {key[1]}: {words}",
+                    color=color,
+                    linestyle=line,
+                )
+                chosen = next(row for row in mine if row["chosen"])
+                ax.plot(chosen["lam"], chosen[column], marker="o", markersize=6, color=color)
         dress(ax, "Warm-up", "lam", "held-out score")
         legend_below(ax)
         return ax
@@ -254,6 +256,8 @@ class BenchContent(SimulateContent):
             reasons = [REASONS[""], *(REASONS[name] for name in classes if name in REASONS)]
             lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
             out.append(section("Why rows differ from the paper's", f"<ul>{lines}</ul>\n"))
+        if self.warm_ups:
+            out.append(section("Choice of lam", self._choice()))
         each = [
             "system",
             "seed",
@@ -281,6 +285,23 @@ class BenchContent(SimulateContent):
             section("Runs", f"<details><summary>Every run</summary>{table(each, cells_of)}</details>\n")
         )
         return out
+
+    def _choice(self) -> str:
+        """The warm-ups as a table."""
+        words = "<p>On training rows held out, after the warm-up: the score of the models and the clusters they form"
+        if any(math.isfinite(row["refit"]) for row in self.warm_ups):
+            words += (
+                "; refitted: one model for each of these clusters, trained without penalty. A lam remains whose refit "
+                "is behind the best by no more than the standard error over clients, and whose models are behind the "
+                "best by no more than half of what the refit gains; of these the fewest clusters, then the largest "
+                "lam.</p>\n"
+            )
+        else:
+            words += ". The largest lam behind the best by no more than the standard error over clients is taken.</p>\n"
+        header = ["system", "seed", "lam", "models", "clusters", "refitted", "behind", "error", "chosen"]
+        keys = ["system", "seed", "lam", "score", "n_clusters", "refit", "behind", "error"]
+        body = [[*(_cell(row[key]) for key in keys), "yes" if row["chosen"] else ""] for row in self.warm_ups]
+        return words + table(header, body)
 
     def summary(self) -> list[str]:
         """Each system in a line."""

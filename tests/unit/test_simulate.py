@@ -242,9 +242,31 @@ def test_lam_is_chosen_by_training_rows_alone():
     blind = [ClientData(c.x_train, c.y_train, c.x_test[::-1], c.y_test) for c in clients]
     again = choose(blind)
     np.testing.assert_array_equal(again.score, choice.score)
+    assert np.isnan(choice.refit).all()  # this system never forms clusters
     with pytest.raises(KeyboardInterrupt):
         choose_lam(
             lambda lam: federated.SquaredPenalty(lam=lam), clients, lams, callback=lambda lam, record: True
         )
     with pytest.raises(InvalidArgumentError, match="negative"):
         choose_lam(lambda lam: federated.SquaredPenalty(lam=lam), clients, [-1.0])
+
+
+def test_lam_is_chosen_by_the_clusters_it_finds():
+    clients, _ = datasets.make_fpfc_synthetic(8, 2, 0, 100)
+    told = []
+    choice = choose_lam(
+        lambda lam: federated.Fpfc(lam=lam),
+        clients,
+        [3.0, 0.2, 1.5, 0.6, 0.8],
+        rounds=40,
+        random_state=2,
+        model=federated.SoftmaxModel(spread=1.0),
+        callback=lambda lam, record: bool(told.append((lam, record.round))),
+    )
+    # Many clusters at 0.2; the right two from 0.6 on, but above 0.8 the models are held together.
+    assert choice.n_clusters[0] > 2 and choice.n_clusters[1:].tolist() == [2, 2, 2, 2]
+    assert choice.chosen == 0.8
+    assert choice.score[2] - choice.score[3] > 0.5 * (choice.refit[2] - choice.score[2])
+    # The refit is FedAvg in the clusters, once for each partition.
+    assert len(set(choice.refit[1:].tolist())) == 1 and len(told) == 40 * (5 + 2)
+    assert choice.refit[1] == pytest.approx(choice.refit.max() - choice.behind[1], abs=1e-15)
