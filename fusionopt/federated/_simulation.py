@@ -170,7 +170,10 @@ class _Run:
         number = len(self.rounds) + 1
         system = self.system
         if system.decay < 1:
-            system = replace(system, rate=system.rate * system.decay ** (number - 1))
+            rate = system.rate * system.decay ** (number - 1)
+            system = replace(
+                system, rate=max(rate, float(np.finfo(np.float64).tiny))
+            )  # no step is of length 0
         chosen = system.sample(state, fleet, self.count, rng)
         active = chosen
         if self.request["dropout"] > 0:

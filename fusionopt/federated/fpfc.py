@@ -107,6 +107,7 @@ class Fpfc(System):
         _checks.check_lam(self.lam)
         _checks.as_nonnegative_scalar("nu", self.nu)
         _checks.check_choice("pairs", self.pairs, ("any", "both"))
+        check_layers(self.layers)
         self._check_rho()
 
     @property
@@ -159,6 +160,31 @@ class Fpfc(System):
         server.update(active, fused_part(state.models[active], columns))
         average_rest(state.models, fleet, active, columns)
         state.labels = server.labels(self.nu)
+
+
+def check_layers(value: object) -> None:
+    """None, a name, or names.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidArgumentError
+    """
+    if value is None or isinstance(value, str):
+        return
+    if not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
+        _checks.refuse_type(
+            f"layers={value!r} holds what is no name of a layer; give names such as ['fc2'], or None for all.",
+            argument="layers",
+            got=value,
+            wanted="names of layers",
+        )
+    if not value:
+        _checks.refuse(
+            "layers is empty, so nothing would be fused; give names such as ['fc2'], or None for all parameters.",
+            argument="layers",
+            got=value,
+            wanted="at least one name",
+        )
 
 
 def fused_columns(fleet: Fleet, layers: Sequence[str] | str | None) -> IntArray | None:

@@ -12,7 +12,14 @@ from fusionopt._bridge_pdmm import PdmmEngine
 from fusionopt.clusters import components
 from fusionopt.federated._fleet import Fleet, Objective
 from fusionopt.federated._system import Arrays, IntArray, State, System
-from fusionopt.federated.fpfc import Pairs, average_rest, fused_columns, fused_part, whole_models
+from fusionopt.federated.fpfc import (
+    Pairs,
+    average_rest,
+    check_layers,
+    fused_columns,
+    fused_part,
+    whole_models,
+)
 from fusionopt.graph import Graph
 from fusionopt.penalties import L2Norm
 from fusionopt.settings import PdmmSettings
@@ -83,6 +90,7 @@ class Pdmm(System):
     def __post_init__(self) -> None:
         super().__post_init__()
         _checks.check_lam(self.lam)
+        check_layers(self.layers)
         if self.rho is not None:
             _checks.as_positive_scalar("rho", self.rho)
 

@@ -7,7 +7,7 @@ import pytest
 
 from fusionopt import FpfcSettings, FusionProblem, Graph, SmoothedScad, solve
 from fusionopt.datasets import ClientData, make_fpfc_synthetic
-from fusionopt.errors import InvalidArgumentError
+from fusionopt.errors import InvalidArgumentError, InvalidTypeError
 from fusionopt.federated import Fpfc, FpfcL1, LinearModel, Pdmm, SoftmaxModel, simulate
 from fusionopt.methods.fpfc import FpfcSession
 
@@ -91,5 +91,11 @@ def test_misuse():
             wrong()
     with pytest.raises(InvalidArgumentError, match=r"rho > 1 / \(a - 1\)"):
         Fpfc(rho=0.3)
+    for system in (Fpfc, Pdmm):
+        for wrong in (3, [3]):
+            with pytest.raises(InvalidTypeError, match=r"holds what is no name of a layer; give names"):
+                system(layers=wrong)
+        with pytest.raises(InvalidArgumentError, match="layers is empty"):
+            system(layers=[])
     with pytest.raises(InvalidArgumentError, match="no named layers"):
         simulate(Fpfc(layers=["last"]), make_fpfc_synthetic(4, 2, 0, 50)[0], 1)

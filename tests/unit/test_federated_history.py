@@ -257,6 +257,11 @@ def test_rates_decay(clients):
     assert second.system.rate == 0.05
 
 
+def test_rates_that_have_decayed_to_nothing_end_no_run(clients):
+    models = [simulate(Local(decay=1e-200), clients, n, random_state=0).state.models for n in (2, 4)]
+    np.testing.assert_array_equal(*models)
+
+
 def test_ari_against_true_labels(clients):
     assert simulate(federated.Oracle(labels=LABELS), clients, 1, labels=LABELS).rounds[0].ari == 1.0
     assert simulate(FedAvg(), clients, 1, labels=LABELS).rounds[0].ari == 0.0
