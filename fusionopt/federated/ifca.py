@@ -66,7 +66,7 @@ class Ifca(System):
 
     References
     ----------
-    Ghosh et al., An Efficient Framework for Clustered Federated Learning, algorithm 1; section 6 (random starts).
+    Ghosh et al., An Efficient Framework for Clustered Federated Learning, algorithm 1; its experiments (random starts).
 
     Examples
     --------
