@@ -57,7 +57,15 @@ inline V most(V a, V b) {
     return a > b ? a : b;
 }
 
-// 1 / sqrt(v) for positive normal v: to a few units of rounding, or (rough) to about 4e-4.
+// y, within 4e-4 of 1 / sqrt(v), made good to a few units of rounding: with v y^2 = 1 - h the root is
+// y (1 - h)^(-1/2) = y (1 + h / 2 + 3 h^2 / 8 + ...), and h^5 is less than a unit.
+inline Vec<double> refined(Vec<double> v, Vec<double> y) {
+    const Vec<double> h = 1.0 - v * y * y;
+    return y + y * h * (0.5 + h * (0.375 + h * (0.3125 + h * 0.2734375)));
+}
+
+// 1 / sqrt(v) to a few units of rounding, or (rough) to about 4e-4, for v in the range of float32: points and
+// delta are of unit size, and delta is not let below kLeastDelta.
 inline Vec<double> inverse_root(Vec<double> v, bool rough) {
 #if defined(__AVX512F__)
     Vec<double> y =
@@ -67,14 +75,30 @@ inline Vec<double> inverse_root(Vec<double> v, bool rough) {
     y = y * (1.5 - half * y * y);
     return y * (1.5 - half * y * y);
 #elif defined(__AVX2__)
-    (void)rough;
-    return 1.0 / reinterpret_cast<Vec<double>>(_mm256_sqrt_pd(reinterpret_cast<__m256d>(v)));
+    // A double root and a division would take as long as all the rest.
+    const auto y = reinterpret_cast<Vec<double>>(
+        _mm256_cvtps_pd(_mm_rsqrt_ps(_mm256_cvtpd_ps(reinterpret_cast<__m256d>(v)))));
+    return rough ? y : refined(v, y);
 #elif defined(__SSE2__)
-    (void)rough;
-    return 1.0 / reinterpret_cast<Vec<double>>(_mm_sqrt_pd(reinterpret_cast<__m128d>(v)));
+    const auto y = reinterpret_cast<Vec<double>>(
+        _mm_cvtps_pd(_mm_rsqrt_ps(_mm_cvtpd_ps(reinterpret_cast<__m128d>(v)))));
+    return rough ? y : refined(v, y);
 #else
     (void)rough;
     for (Index l = 0; l < kWidth<double>; ++l) v[l] = 1.0 / std::sqrt(v[l]);
+    return v;
+#endif
+}
+// sqrt(v), v >= 0.
+inline Vec<double> root(Vec<double> v) {
+#if defined(__AVX512F__)
+    return v * inverse_root(v + 1e-300, false);  // the guard only decides 0 * (1 / 0)
+#elif defined(__AVX2__)
+    return reinterpret_cast<Vec<double>>(_mm256_sqrt_pd(reinterpret_cast<__m256d>(v)));
+#elif defined(__SSE2__)
+    return reinterpret_cast<Vec<double>>(_mm_sqrt_pd(reinterpret_cast<__m128d>(v)));
+#else
+    for (Index l = 0; l < kWidth<double>; ++l) v[l] = std::sqrt(v[l]);
     return v;
 #endif
 }
@@ -300,7 +324,6 @@ void product(PairPass<Real>& a) {
     }
 }
 
-// The guard only decides 0 * (1 / 0): points are scaled to unit size.
 void length(PairPass<double>& a) {
     using V = Vec<double>;
     constexpr Index L = kWidth<double>;
@@ -316,7 +339,7 @@ void length(PairPass<double>& a) {
                     const V t = get(a.x + k * a.stride + i) - a.source_x[k * a.source_stride + j];
                     squared += t * t;
                 }
-                part += a.weight[j] * (squared * inverse_root(squared + 1e-300, false));
+                part += a.weight[j] * root(squared);
             }
             total += part;
         }

@@ -36,6 +36,7 @@ constexpr Index kMostCentres = 5000;  // its inverse distances take half the squ
 // of points inside delta: delta over the size has to be this many times that share, and this much in any
 // case.
 constexpr double kSinglePerShare = 2e-4, kSingleFloor = 2e-6;
+constexpr double kLeastDelta = 1e-17;  // its square, a tenth, is in the range of float32
 constexpr double kTight = 1e-7;  // delta over the data's size at which a flow is polished
 constexpr int kMaxPolish = 40, kPatience = 8;
 constexpr double kSharp = 1e-6;                       // what a polished flow may lack, relative to lam
@@ -587,7 +588,7 @@ class ImplicitSolver::Search {
                 exact = true;
                 stalls = 0;
             }
-            if (stalls >= 6 || spent || delta < 1e-13 * size_) {
+            if (stalls >= 6 || spent || delta < std::fmax(1e-13 * size_, kLeastDelta)) {
                 if (last_) certify(level, x, delta);
                 return;
             }
