@@ -20,15 +20,16 @@ constexpr Index kRatio = 6;       // nodes of a level over those of the one belo
 constexpr Index kCoarsest = 600;  // no level is smaller than this, unless the problem is
 constexpr Index kNearest = 1000;  // old points among which a new one looks for its neighbour
 constexpr Index kMaxCg = 40;
-constexpr double kCgTolerance = 0.1;
-constexpr int kMaxTrials = 8;
+constexpr double kCgTolerance = 0.1, kTreeCgTolerance = 0.3;  // a gradient costs many products of the tree
+constexpr int kMaxTrials = 8, kMaxShorter = 2;
+constexpr double kWild = 10.0;
 constexpr int kMaxStageSteps = 40;
 constexpr int kPlacements = 3;  // Newton steps of new points in the field of the old ones
 constexpr Index kTreeFrom[] = {0, 6000, 6000, 15000};  // nodes from which the tree pays, by features
-constexpr double kGradientOpenness = 0.3, kProductOpenness = 0.7;
+constexpr double kGradientOpenness = 0.3, kProductOpenness = 1.0;
 constexpr double kTreeStat = 1e-6;    // residual, relative to the objective, down to which the tree is true
-constexpr double kTreeGap = 3e-4;     // the same for the gap
-constexpr double kFinishing = 0.1;    // of the pairs visited so far: a visit costs up to ten times as much
+constexpr double kTreeError = 1e-5;   // of the tree's bounds, relative to the objective
+constexpr double kFinishing = 0.03;   // of the pairs visited so far: a visit costs up to ten times as much
 constexpr double kFreeWork = 4e6;     // pairs of centres that finishing may visit without asking
 constexpr double kFullNewton = 40;    // visits a pair that Newton's method on the centres takes
 constexpr Index kMostCentres = 5000;  // its inverse distances take half the square of this, times 8 bytes
@@ -37,7 +38,8 @@ constexpr Index kMostCentres = 5000;  // its inverse distances take half the squ
 // case.
 constexpr double kSinglePerShare = 2e-4, kSingleFloor = 2e-6;
 constexpr double kLeastDelta = 1e-17;  // its square, a tenth, is in the range of float32
-constexpr double kTight = 1e-7;  // delta over the data's size at which a flow is polished
+constexpr double kTight = 1e-7;        // delta over the data's size at which a flow is polished
+constexpr int kMostUnsettled = 3;      // times that a stage is taken up again
 constexpr int kMaxPolish = 40, kPatience = 8;
 constexpr double kSharp = 1e-6;                       // what a polished flow may lack, relative to lam
 constexpr double kLoose = 1e-10;                      // more than the rounding of such a bound
@@ -239,7 +241,7 @@ class ImplicitSolver::Search {
 
     // With as few digits as the residual found allows.
     void look(const Level& level, const Points& x, double delta, bool single, Field& f) {
-        if (tree_pays(level) && delta >= kSingleFloor * size_) {
+        if (rough_ && tree_pays(level) && delta >= kSingleFloor * size_) {
             evaluate(level, x, delta, Digits::kFew, f);
             if (f.stat > kTreeStat * f.objective) return;
         }
@@ -287,6 +289,13 @@ class ImplicitSolver::Search {
     }
 
     Rounded round_to(const Level& level, const Points& x, Groups groups) {
+        Rounded out = assign(level, x, std::move(groups));
+        out.objective = objective(level, out);
+        return out;
+    }
+
+    // Without its objective.
+    Rounded assign(const Level& level, const Points& x, Groups groups) const {
         Rounded out;
         out.groups = std::move(groups);
         const Index n_groups = out.groups.count;
@@ -301,7 +310,6 @@ class ImplicitSolver::Search {
         }
         for (Index k = 0; k < d_; ++k)
             for (Index c = 0; c < n_groups; ++c) out.centres.at(c, k) /= out.h[at(c)];
-        out.objective = objective(level, out);
         return out;
     }
 
@@ -427,7 +435,8 @@ class ImplicitSolver::Search {
         precondition(r, z);
         p = z;
         double rz = dot(r, z);
-        const double target = kCgTolerance * kCgTolerance * rz;
+        const double tolerance = f.tree != nullptr && !polishing_ ? kTreeCgTolerance : kCgTolerance;
+        const double target = tolerance * tolerance * rz;
         for (Index it = 0; it < kMaxCg && rz > target; ++it) {
             if (f.tree != nullptr)
                 f.tree->product(p, kProductOpenness, curvature_, image);
@@ -492,23 +501,34 @@ class ImplicitSolver::Search {
             else
                 evaluate(level, trial, delta, single ? Digits::kSingle : Digits::kDouble, there);
             const double ahead = dot(there.gradient, step);
-            if (ahead <= 0.3 * std::fabs(slope) || trials >= kMaxTrials) break;
-            length *= std::clamp(slope / (slope - ahead), 0.1, 0.8);
+            // A residual that explodes across the step takes many steps to come down again.
+            const bool wild = !polishing_ && there.stat > kWild * f.stat && trials <= kMaxShorter;
+            if ((ahead <= 0.3 * std::fabs(slope) && !wild) || trials >= kMaxTrials) break;
+            const double secant = ahead > 0.0 ? slope / (slope - ahead) : 1.0;
+            length *= std::clamp(secant, 0.1, wild ? 0.3 : 0.8);
         }
+        // The tree's errors are as large as what is left: on without it.
+        const bool noise =
+            f.digits == Digits::kFew && there.digits == Digits::kFew && there.stat > 0.5 * f.stat;
         x = std::move(trial);
         std::swap(f, there);
+        if (noise) {
+            rough_ = false;
+            evaluate(level, x, delta, single ? Digits::kSingle : Digits::kDouble, f);
+        }
         // Trouble blends the Hessian with its majoriser.
         double blend = 1.0 - curvature_;
-        blend = trials > 1 ? std::fmin(1.0, std::fmax(0.03, 3.0 * blend)) : 0.3 * blend;
+        blend = trials > 1 ? std::fmin(1.0, std::fmax(0.1, 3.0 * blend)) : 0.3 * blend;
         curvature_ = 1.0 - (blend < 0.003 ? 0.0 : blend);
         return trials;
     }
 
     void solve(const Level& level, Points& x, double& delta, double relative, bool first) {
         curvature_ = 1.0;
+        rough_ = true;
         double aim = last_ ? 0.9 * relative : relative;
         double best = kInfinity;
-        int stage = 0, stalls = 0, refusals = 0;
+        int stage = 0, stalls = 0, refusals = 0, unsettled = 0;
         bool exact = relative < 3e-7;  // float32 no longer
         bool single = !exact && delta >= kSinglePerShare * size_;
         Field f;
@@ -553,7 +573,7 @@ class ImplicitSolver::Search {
                     report();
                 }
             };
-            descend([&] { return f.stat <= std::fmax(0.1 * f.slack(), 0.05 * goal()); });
+            descend([&] { return f.stat <= std::fmax(0.3 * f.slack(), 0.05 * goal()); });
             if (f.objective - f.dual > 0.7 * goal()) {
                 rounded = round(level, x, delta, f.sums.stiff);
                 primal = std::fmin(f.objective, rounded.objective);
@@ -567,7 +587,8 @@ class ImplicitSolver::Search {
                     primal = std::fmin(f.objective, rounded.objective);
                 }
             }
-            if (f.digits == Digits::kFew && primal - f.dual < kTreeGap * primal) {
+            // The tree's bounds are off by a few parts in a million.
+            if (f.digits == Digits::kFew && primal - f.dual <= goal() && goal() < kTreeError * primal) {
                 evaluate(level, x, delta, single ? Digits::kSingle : Digits::kDouble, f);
                 primal = std::fmin(f.objective, rounded.objective);
             }
@@ -581,9 +602,14 @@ class ImplicitSolver::Search {
                 if (++refusals > 1) exact = true;
                 if (refusals > 8) return;
             }
+            const bool spent = o_.counts_.newton_steps >= o_.options_.max_newton;
+            // delta is worth the slack; a stage that ended before its residual was small goes on as it is.
+            const double slack = std::fmax(gap - f.stat, 0.0);
+            if (f.stat > std::fmax(3.0 * slack, 0.5 * goal()) && ++unsettled <= kMostUnsettled && !spent)
+                continue;
+            unsettled = 0;
             stalls = gap < 0.8 * best ? 0 : stalls + 1;
             best = std::fmin(best, gap);
-            const bool spent = o_.counts_.newton_steps >= o_.options_.max_newton;
             if (stalls >= 4 && !exact) {
                 exact = true;
                 stalls = 0;
@@ -593,12 +619,13 @@ class ImplicitSolver::Search {
                 return;
             }
             double factor =
-                first && stage < 3 ? 0.3 : std::clamp(std::pow(0.6 * goal() / gap, 1.0 / 1.8), 0.1, 0.4);
+                first && stage < 3 ? 0.3 : std::clamp(std::pow(0.6 * goal() / slack, 1.0 / 1.8), 0.1, 0.4);
             if (!(factor > 0.0)) factor = 0.1;
             // Inside a cluster x = centre + delta q with q nearly independent of delta.
             Points contracted = x;
             const double shorter = factor * delta;
             single = single_serves(shorter);
+            rough_ = true;
             Field moved;
             bool moves = rounded.objective < f.objective;
             if (moves) {
@@ -741,13 +768,23 @@ class ImplicitSolver::Search {
         Field f;
         evaluate(level, x, delta, Digits::kDouble, f);
         Rounded rounded = round(level, x, delta, f.sums.stiff);
-        if (f.objective <= rounded.objective) rounded = round_to(level, x, singles(level.n));
+        const auto met = [&] {
+            return rounded.objective - f.dual <=
+                   tolerance(level, o_.options_.eps_rel, rounded.objective, f.dual);
+        };
+        if (f.objective <= rounded.objective) {
+            // Every node on its own: F bounds its objective, and measuring that takes a pass.
+            rounded = assign(level, x, singles(level.n));
+            rounded.objective = f.objective;
+            if (!met()) rounded.objective = objective(level, rounded);
+        }
         const double gap = rounded.objective - f.dual;
         if (gap < best_gap_) {
             best_gap_ = gap;
+            best_objective_ = rounded.objective;
             keep(level, x, delta, f, rounded);
         }
-        return gap <= tolerance(level, o_.options_.eps_rel, rounded.objective, f.dual);
+        return met();
     }
 
     static Groups singles(Index n) {
@@ -802,6 +839,28 @@ class ImplicitSolver::Search {
         o_.delta_ = size_;
     }
 
+    // Whether no point that is constant on these groups can be as good as the one kept. The objective is
+    // strongly convex: the optimum lies within sqrt(2 gap) of that one, in the norm of h, and its spread
+    // inside the groups is what any such point is away from it.
+    bool too_coarse(const Level& level, const Points& kept, const Groups& groups) const {
+        Vector mass(at(groups.count), 0.0), mean(at(groups.count * d_), 0.0);
+        for (Index i = 0; i < level.n; ++i) {
+            const Index c = groups.labels[at(i)];
+            mass[at(c)] += level.h[at(i)];
+            for (Index k = 0; k < d_; ++k) mean[at(c * d_ + k)] += level.h[at(i)] * kept.at(i, k);
+        }
+        CompensatedSum spread;
+        for (Index i = 0; i < level.n; ++i) {
+            const Index c = groups.labels[at(i)];
+            for (Index k = 0; k < d_; ++k) {
+                const double u = kept.at(i, k) - mean[at(c * d_ + k)] / mass[at(c)];
+                spread.add(level.h[at(i)] * u * u);
+            }
+        }
+        return spread.value() >
+               8.0 * std::fmax(best_gap_, kEps * pass_chain(level.n) * std::fabs(best_objective_));
+    }
+
     // The exact solution for the partitions next to the best one, where that costs no more than the search
     // did: the lowest objective is kept, of equal ones the coarsest.
     void refine(const Level& level) {
@@ -818,6 +877,9 @@ class ImplicitSolver::Search {
         for (Index i = 0; i < n; ++i)
             for (Index k = 0; k < d_; ++k) loss.linear[at(i * d_ + k)] = level.h[at(i)] * level.a.at(i, k);
         // The point at hand is the one to beat.
+        Points point(n, d_);
+        for (Index i = 0; i < n; ++i)
+            for (Index k = 0; k < d_; ++k) point.at(i, k) = o_.point_[at(order_[at(i)] * d_ + k)];
         Rounded best;
         best.groups = {o_.labels_, o_.n_clusters_};
         for (Index i = 0; i < n; ++i) best.groups.labels[at(i)] = o_.labels_[at(order_[at(i)])];
@@ -826,10 +888,10 @@ class ImplicitSolver::Search {
         for (Index i = 0; i < n; ++i) {
             const Index c = best.groups.labels[at(i)];
             best.w[at(c)] += level.w[at(i)];
-            for (Index k = 0; k < d_; ++k) best.centres.at(c, k) = o_.point_[at(order_[at(i)] * d_ + k)];
+            for (Index k = 0; k < d_; ++k) best.centres.at(c, k) = point.at(i, k);
         }
-        best.objective = objective(level, best);
-        bool changed = false;
+        best.objective = best_objective_;  // an upper bound
+        bool measured = false, changed = false;
         const Vector flat(at(n), 0.0);
         Index last = -1;
         for (const double reach : kReaches) {
@@ -838,7 +900,10 @@ class ImplicitSolver::Search {
             const double edges = 0.5 * static_cast<double>(groups.count) * static_cast<double>(groups.count);
             if (groups.count == last || groups.count > kMostCentres || kFullNewton * edges > budget) continue;
             last = groups.count;
-            Rounded start = round_to(level, x, groups);
+            if (too_coarse(level, point, groups)) continue;
+            Rounded start = assign(level, x, groups);
+            if (!measured) best.objective = objective(level, best);
+            measured = true;
             ReducedProblem reduced;
             reduced.loss = sum_over_clusters(loss, groups.labels, groups.count);
             reduced.lam = level.lam;
@@ -879,9 +944,10 @@ class ImplicitSolver::Search {
     double size_ = 1.0;  // root mean square of the targets
     std::vector<std::int32_t> order_;
     double curvature_ = 1.0;
-    double best_gap_ = kInfinity;
-    bool last_ = false;  // at work on the whole problem
+    double best_gap_ = kInfinity, best_objective_ = kInfinity;  // of what keep() was given last
+    bool last_ = false;                                         // at work on the whole problem
     bool deaf_ = false;
+    bool rough_ = true;       // gradients may come from the tree
     bool polishing_ = false;  // float64 gradients, but linear systems as rough as ever
     Level level_;
     Points x_;

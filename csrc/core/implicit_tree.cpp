@@ -9,6 +9,7 @@ namespace fusionopt {
 namespace {
 
 constexpr Index kLeavesAtATime = 4;
+constexpr double kStraddle = 0.5;  // extent, in units of openness delta
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -122,6 +123,8 @@ void PairTree::collect(Lists& lists, double openness, Index stand_ins) {
     lists.openness = openness;
     lists.far.assign(leaves_.size(), {});
     lists.near.assign(leaves_.size(), {});
+    // Products are rough anyway: cells much smaller than delta may lie on both sides of it.
+    const double straddle = stand_ins == 1 ? kStraddle * openness : 0.0;
     passes_.over(static_cast<Index>(leaves_.size()), 0.0, kLeavesAtATime, [&](Index first, Index last, int) {
         std::vector<std::int32_t> open;
         for (Index l = first; l < last; ++l) {
@@ -137,7 +140,8 @@ void PairTree::collect(Lists& lists, double openness, Index stand_ins) {
                     squared += u * u;
                 }
                 const double distance = std::sqrt(squared), extent = node.radius + leaf.radius;
-                const bool far = extent < openness * distance && distance - extent > delta_;
+                const bool aside = distance - extent > delta_ || extent < straddle * delta_;
+                const bool far = extent < openness * distance && aside;
                 if (far || distance + extent <= delta_) {
                     lists.far[at(l)].push_back(id);
                 } else if (node.left < 0) {
