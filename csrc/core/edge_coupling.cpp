@@ -14,11 +14,12 @@ namespace {
 constexpr double kInnerTolerance = 0.1;
 constexpr Index kMaxInner = 200;
 constexpr Index kMaxBalance = 2000;
-// A direct factor pays once conjugate gradients have made as many passes as ordering the nodes costs, and a
-// solve needs more of them than two passes over the factor are worth. Costs are in multiplications.
-constexpr double kOrdering = 60.0;       // passes over all edges that finding the ordering is worth
-constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
-constexpr Index kPatience = 60;          // passes of a balancing before a factor is asked for
+// A direct factor pays once conjugate gradients have made as many passes as ordering the nodes and the factor
+// itself cost, and a solve needs more of them than two passes over the factor are worth. Costs are in
+// multiplications.
+constexpr double kOrdering = 60.0;        // passes over all edges that finding the ordering is worth
+constexpr double kLargestFactor = 300.0;  // passes that a factorisation may cost
+constexpr Index kPatience = 60;           // passes of a balancing before a factor is asked for
 
 // Numbers of the state below which threads are not worth waking, and numbers of a chunk.
 constexpr Index kThreadedNumbers = 100000;
@@ -192,6 +193,7 @@ class EdgeCoupling final : public Coupling {
         const double pass = pass_cost(block);
         // A singular loss may leave a component without any curvature: there the factor is no inverse.
         if (!loss.singular && passes_ > kOrdering * static_cast<double>(block) && prepare(block) &&
+            passes_ * pass > direct_.cost() &&
             recent_ * pass > 1.3 * direct_.entries() * static_cast<double>(d_ / block)) {
             if (!direct_.ready() || !fresh_) {
                 factor(loss, block);
