@@ -18,6 +18,7 @@ constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Index kRatio = 6;       // nodes of a level over those of the one below
 constexpr Index kCoarsest = 600;  // no level is smaller than this, unless the problem is
+constexpr Index kTargetsAtATime = 128;
 constexpr Index kNearest = 1000;  // old points among which a new one looks for its neighbour
 constexpr Index kMaxCg = 40;
 constexpr double kCgTolerance = 0.1, kTreeCgTolerance = 0.3;  // a gradient costs many products of the tree
@@ -651,22 +652,24 @@ class ImplicitSolver::Search {
     Points place(const Level& old, const Points& x, double delta, const Level& level) {
         const Index n_new = level.n - old.n, n_near = std::min(old.n, kNearest);
         Points fresh(n_new, d_);
-        for (Index i = 0; i < n_new; ++i) {
-            Index nearest = 0;
-            double least = kInfinity;
-            for (Index j = 0; j < n_near; ++j) {
-                double squared = 0.0;
-                for (Index k = 0; k < d_; ++k) {
-                    const double u = level.a.at(old.n + i, k) - level.a.at(j, k);
-                    squared += u * u;
+        passes_.over(n_new, static_cast<double>(n_near), kTargetsAtATime, [&](Index first, Index last, int) {
+            for (Index i = first; i < last; ++i) {
+                Index nearest = 0;
+                double least = kInfinity;
+                for (Index j = 0; j < n_near; ++j) {
+                    double squared = 0.0;
+                    for (Index k = 0; k < d_; ++k) {
+                        const double u = level.a.at(old.n + i, k) - level.a.at(j, k);
+                        squared += u * u;
+                    }
+                    if (squared < least) {
+                        least = squared;
+                        nearest = j;
+                    }
                 }
-                if (squared < least) {
-                    least = squared;
-                    nearest = j;
-                }
+                for (Index k = 0; k < d_; ++k) fresh.at(i, k) = x.at(nearest, k);
             }
-            for (Index k = 0; k < d_; ++k) fresh.at(i, k) = x.at(nearest, k);
-        }
+        });
         const double lam = old.lam;
         const bool single = delta >= kSinglePerShare * size_;
         FieldSums sums;

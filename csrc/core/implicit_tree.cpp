@@ -8,7 +8,7 @@ namespace fusionopt {
 
 namespace {
 
-constexpr Index kLeavesAtATime = 4;
+constexpr Index kLeavesAtATime = 4, kNodesAtATime = 16;
 constexpr double kStraddle = 0.5;  // extent, in units of openness delta
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -37,7 +37,9 @@ PairTree::PairTree(PairPasses& passes, const Points& x, const Vector& weight, do
             x_[at(k * stride_ + i)] = static_cast<float>(sorted_.at(i, k));
         }
     }
-    for (Node& node : nodes_) measure(node);
+    passes_.over(static_cast<Index>(nodes_.size()), 0.0, kNodesAtATime, [&](Index first, Index last, int) {
+        for (Index id = first; id < last; ++id) measure(nodes_[at(id)]);
+    });
 }
 
 std::int32_t PairTree::build(Index begin, Index end) {
