@@ -1,4 +1,4 @@
-"""Duals whose sums lie where singular quadratic losses feel them."""
+"""Duals whose sums lie where singular losses feel them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ _ROUNDS, _STEPS, _TOLERANCE = 5, 200, 1e-10
 class RangeRepair:
     """Takes from duals v the least that keeps sum_j v_ij outside the range of H_i, and shrinks them into their balls.
 
+    Parameters
+    ----------
+    problem : FusionProblem
+    smooth : bool
+        Take H_i at zero for losses that are not quadratic: every sample of the smooth ones bends there, so what H_i does
+        not feel f_i does not either.
+
     f_i^*(-g) is infinite unless N_i g = 0, N_i the projector on the null space of H_i. The correction
     w_ij (y_i - y_j), y = N lambda, is the least in the norm sum ||c_ij||^2 / w_ij, and N L N lambda = N s with the
     weighted Laplacian L, sums s; conjugate gradients solve it. The constraint has no units, so one factor for all
@@ -29,13 +36,13 @@ class RangeRepair:
         Some H_i is singular.
     """
 
-    def __init__(self, problem: FusionProblem) -> None:
-        loss, graph = problem.loss, problem.graph
-        null = (
-            null_projectors(loss.hessians(), problem.n_features)
-            if isinstance(loss, QuadraticNodeLoss)
-            else None
-        )
+    def __init__(self, problem: FusionProblem, smooth: bool = False) -> None:
+        loss, graph, null = problem.loss, problem.graph, None
+        if isinstance(loss, QuadraticNodeLoss):
+            null = null_projectors(loss.hessians(), problem.n_features)
+        elif smooth:
+            origin = np.zeros((problem.n_nodes, problem.n_features))
+            null = null_projectors(loss.hessians_at(origin), problem.n_features)
         self.needed = null is not None and problem.lam > 0
         if null is None or not self.needed:
             return

@@ -12,6 +12,7 @@ from fusionopt import (
     Graph,
     L2Norm,
     LeastSquares,
+    Logistic,
     Mcp,
     Poisson,
     Scad,
@@ -24,6 +25,7 @@ from fusionopt import (
 from fusionopt._bridge_fpfc import FpfcServer
 from fusionopt.datasets import make_mixture_regression
 from fusionopt.errors import InvalidArgumentError, InvalidTypeError
+from fusionopt.methods import fpfc
 from fusionopt.methods.fpfc import FpfcSession
 from fusionopt.penalties import L1Norm
 
@@ -216,6 +218,26 @@ def test_the_convex_variant_has_a_bound_where_losses_do_not_feel_every_direction
         c = design.T @ target / 3 - g
         bound += target @ target / 6 - c @ np.linalg.pinv(H) @ c / 2
     assert result.dual_objective == pytest.approx(bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_convex_variant_has_a_bound_with_fewer_samples_than_features(classes):
+    rng = np.random.default_rng(0)
+    designs = [rng.standard_normal((3, 4)) for _ in range(12)]
+    labels = [rng.integers(0, classes, 3) for _ in range(12)]
+    loss = Softmax(designs, labels, n_classes=3) if classes == 3 else Logistic(designs, labels)
+    problem = FusionProblem(loss, Graph.complete(12, weight=1 / 12), L2Norm(), 1.0)
+    result = solve(problem, FpfcSettings(rho=1.0, eps_rel=1e-6, max_iter=3000))
+    assert result.status == "optimal" and result.rel_gap <= 1e-6
+    told = reference.solve(problem)
+    assert result.dual_objective <= told.objective * (1 + 1e-7)
+    assert result.objective == pytest.approx(told.objective, rel=1e-6)
+    # Too large for duals to be mended: said, and judged by the subdifferential.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fpfc, "_REPAIR_LIMIT", 0)
+        blunt = solve(problem, FpfcSettings(rho=1.0, eps_rel=1e-6, max_iter=3000))
+    assert blunt.status == "stationary" and np.isnan(blunt.gap)
+    assert "no bound exists here: subdifferential within" in blunt.message
 
 
 def test_a_pair_never_touched_is_not_taken_for_fused():
