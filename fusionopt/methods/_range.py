@@ -22,8 +22,8 @@ class RangeRepair:
     ----------
     problem : FusionProblem
     smooth : bool
-        Take H_i at zero for losses that are not quadratic: every sample of the smooth ones bends there, so what H_i does
-        not feel f_i does not either.
+        Take H_i at zero for losses that are not quadratic: every sample of the smooth ones bends there, so what H_i
+        does not feel f_i does not either.
 
     f_i^*(-g) is infinite unless N_i g = 0, N_i the projector on the null space of H_i. The correction
     w_ij (y_i - y_j), y = N lambda, is the least in the norm sum ||c_ij||^2 / w_ij, and N L N lambda = N s with the
