@@ -556,12 +556,15 @@ class ImplicitSolver::Search {
                 poll(told);
             };
             const auto goal = [&] { return tolerance(level, aim, primal, f.dual); };
+            const auto enough = [&] {
+                return last_ && f.digits != Digits::kFew && primal - f.dual <= goal();
+            };
             const Coarse coarse = coarsen(level, x, delta, curvature_, f.sums.stiff, single);
             int steps = 0;
             double previous = kInfinity;
             int slow = 0;
             const auto descend = [&](auto done) {
-                while (!done() && steps < kMaxStageSteps && slow < 4 &&
+                while (!done() && !enough() && steps < kMaxStageSteps && slow < 4 &&
                        o_.counts_.newton_steps < o_.options_.max_newton) {
                     if (newton(level, x, delta, f, coarse, single) == 0) {
                         slow = 4;
@@ -575,7 +578,7 @@ class ImplicitSolver::Search {
                 }
             };
             descend([&] { return f.stat <= std::fmax(0.3 * f.slack(), 0.05 * goal()); });
-            if (f.objective - f.dual > 0.7 * goal()) {
+            if (!enough() && f.objective - f.dual > 0.7 * goal()) {
                 rounded = round(level, x, delta, f.sums.stiff);
                 primal = std::fmin(f.objective, rounded.objective);
                 const int before = steps;
