@@ -219,7 +219,8 @@ def choose_lam(
        made up in later rounds, more is a penalty that keeps clusters together.
 
     Of them the fewest clusters are taken, then the largest lam: the farther from where devices leave their cluster.
-    Where every lam leaves all clients alone, or all together, it is the largest lam whose models satisfy 1.
+    Where every lam leaves all clients alone, or all together, it is the largest lam whose models satisfy 1; where all
+    runs diverge, the smallest.
 
     Parameters
     ----------
@@ -228,6 +229,7 @@ def choose_lam(
     clients : sequence of ClientData
         Test rows are not looked at.
     lams : sequence of float
+        At least one.
     rounds : int
         For each lam, from the same start: with a concave penalty a start from the answer at another lam would keep
         devices that have left their cluster there outside for good.
@@ -242,6 +244,8 @@ def choose_lam(
 
     Raises
     ------
+    InvalidArgumentError
+        No lam.
     KeyboardInterrupt
         `callback` gave up.
 
@@ -255,6 +259,10 @@ def choose_lam(
     rng = np.random.default_rng([random_state, 1])
     held = [_hold_out(client, rng) for client in clients]
     grid = np.sort(np.asarray(lams, dtype=np.float64))
+    if not len(grid):
+        _checks.refuse(
+            "lams is empty; give at least one number.", argument="lams", got=lams, wanted="numbers"
+        )
 
     def run(system: System, lam: float) -> tuple[FloatArray, IntArray]:
         """Score of each client, and the clusters."""
@@ -294,21 +302,22 @@ def choose_lam(
                 again[labels.tobytes()], _ = run(Oracle(**_work(make(lam)), labels=labels), lam)
             refit[k] = again[labels.tobytes()]
     behind, error = _behind(refit if clusters else score)
-    good = np.flatnonzero(behind <= error)
-    if clusters:
+    good = np.flatnonzero((behind <= error) & np.isfinite(score).all(axis=1))
+    if clusters and len(good):
         lag, lag_error = _behind(score[good])
-        left = refit.mean(axis=1).max() - score[good].mean(axis=1).max()
+        left = refit[good].mean(axis=1).max() - score[good].mean(axis=1).max()
         good = good[lag <= np.maximum(lag_error, 0.5 * left)]
         good = good[count[good] == count[good].min()]
-    return LamChoice(
-        grid, score.mean(axis=1), count, refit.mean(axis=1), behind, error, float(grid[good[-1]])
-    )
+    chosen = float(grid[good[-1]] if len(good) else grid[0])
+    return LamChoice(grid, score.mean(axis=1), count, refit.mean(axis=1), behind, error, chosen)
 
 
 def _behind(score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How far each row is behind the best in the mean, and the standard error of that difference."""
-    apart = score[int(np.argmax(score.mean(axis=1)))] - score
-    n = score.shape[1]
+    """How far each row is behind the best in the mean, and the standard error of that difference; NaN where it is no
+    number."""
+    n, known = score.shape[1], np.asarray(np.isfinite(score).all(axis=1))
+    best = int(np.argmax(np.where(known, score.mean(axis=1), -np.inf)))
+    apart = np.where(known[:, None], score[best] - score, np.nan)
     error = apart.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.zeros(len(score))
     return apart.mean(axis=1), error
 

@@ -162,6 +162,8 @@ class FpfcSession:
         check, extra = self._check()
         if not np.isfinite(check.objective):
             stopped = "the iterates overflow: give a smaller alpha, or local_steps=None"
+            if settings.dtype == "float32":
+                stopped += " (dtype='float32' holds numbers up to 3e38)"
         store = self.server.store
         how = (
             f"{n} rounds of FPFC, {self._n_active} of {self.problem.n_nodes} nodes active; {store.share:.0%} of the "

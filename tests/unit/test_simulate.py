@@ -270,3 +270,25 @@ def test_lam_is_chosen_by_the_clusters_it_finds():
     # The refit is FedAvg in the clusters, once for each partition.
     assert len(set(choice.refit[1:].tolist())) == 1 and len(told) == 40 * (5 + 2)
     assert choice.refit[1] == pytest.approx(choice.refit.max() - choice.behind[1], abs=1e-15)
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_a_warm_up_that_diverges_chooses_among_the_rest():
+    clients, _, _ = datasets.make_fedsoft_synthetic(n_clients=4, random_state=0)
+    model = federated.LinearModel(intercept=False)
+
+    def choose(*rates):
+        rate_of = dict(zip((0.1, 0.5), rates, strict=True))
+        return choose_lam(
+            lambda lam: federated.FpfcL1(lam=lam, rate=rate_of[lam], rho=1.0),
+            clients,
+            [0.1, 0.5],
+            rounds=60,
+            model=model,
+        )
+
+    assert choose(0.01, 1e8).chosen == 0.1 and np.isnan(choose(0.01, 1e8).behind[1])
+    assert choose(1e8, 0.01).chosen == 0.5
+    assert choose(1e8, 1e8).chosen == 0.1
+    with pytest.raises(InvalidArgumentError, match="lams is empty"):
+        choose_lam(lambda lam: federated.SquaredPenalty(lam=lam), clients, [])
