@@ -6,26 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
+from fusionopt.losses import Logistic, Poisson, Softmax, SquaredHinge
 from fusionopt.losses.base import EPS, QuadraticNodeLoss
 from fusionopt.losses.pooled import null_projectors
 from fusionopt.problem import FusionProblem
 
 FloatArray = NDArray[np.float64]
 
+_BENT = (Logistic, Softmax, Poisson, SquaredHinge)
+_HESSIAN_LIMIT = 100
+"""Features up to which their Hessians are looked at."""
 _ROUNDS, _STEPS, _TOLERANCE = 5, 200, 1e-10
 
 
 class RangeRepair:
     """Takes from duals v the least that keeps sum_j v_ij outside the range of H_i, and shrinks them into their balls.
 
-    Parameters
-    ----------
-    problem : FusionProblem
-    smooth : bool
-        Take H_i at zero for losses that are not quadratic: every sample of the smooth ones bends there, so what H_i
-        does not feel f_i does not either.
-
-    f_i^*(-g) is infinite unless N_i g = 0, N_i the projector on the null space of H_i. The correction
+    f_i^*(-g) is infinite unless N_i g = 0, N_i the projector on the null space of H_i (of losses that are not quadratic
+    but bend at zero with every sample, the Hessian there). The correction
     w_ij (y_i - y_j), y = N lambda, is the least in the norm sum ||c_ij||^2 / w_ij, and N L N lambda = N s with the
     weighted Laplacian L, sums s; conjugate gradients solve it. The constraint has no units, so one factor for all
     duals brings them back inside ||v_ij|| <= lam w_ij (theory.md section 4).
@@ -36,14 +34,14 @@ class RangeRepair:
         Some H_i is singular.
     """
 
-    def __init__(self, problem: FusionProblem, smooth: bool = False) -> None:
+    def __init__(self, problem: FusionProblem) -> None:
         loss, graph, null = problem.loss, problem.graph, None
         if isinstance(loss, QuadraticNodeLoss):
             null = null_projectors(loss.hessians(), problem.n_features)
-        elif smooth:
+        elif isinstance(loss, _BENT) and problem.n_features <= _HESSIAN_LIMIT:
             origin = np.zeros((problem.n_nodes, problem.n_features))
             null = null_projectors(loss.hessians_at(origin), problem.n_features)
-        self.needed = null is not None and problem.lam > 0
+        self.needed = null is not None and problem.lam > 0 and graph.n_edges > 0
         if null is None or not self.needed:
             return
         self._null = np.broadcast_to(null, (problem.n_nodes, *null.shape[1:]))

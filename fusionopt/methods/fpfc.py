@@ -28,8 +28,6 @@ Judged = tuple[float, float, float, float, float]
 
 _PATIENCE = 300
 """Rounds without halving the distance to stationarity after which rho is raised."""
-_HESSIAN_LIMIT = 100
-"""Features up to which Hessians are looked at."""
 _REPAIR_LIMIT = 2**24
 """Pairs times features up to which duals are mended at every look; beyond there is no bound for singular losses."""
 
@@ -224,7 +222,7 @@ class FpfcSession:
         repair = None
         if 0 < problem.graph.n_edges * problem.n_features <= _REPAIR_LIMIT:
             if self._repair is None:
-                self._repair = RangeRepair(problem, smooth=problem.n_features <= _HESSIAN_LIMIT)
+                self._repair = RangeRepair(problem)
             repair = self._repair if self._repair.needed else None
         if repair is not None:
             duals, ends = repair(self.server.duals()), problem.graph.edges
@@ -287,7 +285,7 @@ def _largest_curvature(loss: NodeLoss) -> FloatArray | None:
 def _default_rho(
     problem: FusionProblem, kappa: FloatArray, point: FloatArray, lipschitz: FloatArray | None
 ) -> float:
-    hessians = problem.loss.hessians_at(point) if problem.n_features <= _HESSIAN_LIMIT else None
+    hessians = problem.loss.hessians_at(point) if problem.n_features <= 100 else None
     if hessians is None:
         curvature = 1.0 if lipschitz is None else float(lipschitz.mean())
     elif hessians.ndim == 1:

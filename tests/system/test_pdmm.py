@@ -14,6 +14,7 @@ from fusionopt import (
     SquaredDistance,
     SquaredHinge,
     _core,
+    reference,
     solve,
 )
 from fusionopt.datasets import make_ellipses, make_gaussian_groups, make_mixture_regression
@@ -344,3 +345,22 @@ def test_callback_and_limits():
     assert (result.status, result.n_iter) == ("user_limit", 15)
     assert "the callback asked to stop" in result.message
     assert seen[-1].gap == pytest.approx(result.trace["gap"][2])
+
+
+@pytest.mark.parametrize("options", [{}, {"scheme": "users", "participation": 0.4, "random_state": 0}])
+def test_a_bound_with_fewer_samples_than_features(options):
+    rng = np.random.default_rng(0)
+    designs = [rng.standard_normal((3, 4)) for _ in range(12)]
+    loss = Logistic(designs, [rng.choice([-1.0, 1.0], 3) for _ in range(12)])
+    problem = FusionProblem(loss, lam=1 / 12)
+    result = solve(problem, PdmmSettings(max_iter=1500, **options))
+    assert result.status == "optimal" and result.rel_gap <= 1e-6
+    told = reference.solve(problem)
+    assert result.dual_objective <= told.objective * (1 + 1e-7)
+    assert result.objective == pytest.approx(told.objective, rel=1e-6)
+
+
+def test_one_node_that_does_not_feel_every_direction():
+    problem = FusionProblem(LeastSquares([np.ones((1, 2))], [[3.0]]), lam=0.1)
+    result = solve(problem, PdmmSettings(max_iter=100))
+    assert result.status == "optimal" and result.objective <= 1e-12
