@@ -463,6 +463,20 @@ class Engine:
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)
 
+    def refine(self, sharper: float, budget: float) -> tuple[int, float, bool]:
+        """The second stage to the tolerance times `sharper`, where its expected work fits `budget`.
+
+        Returns Newton steps (0: not tried), edges visited, and whether the gap is lower than it was (else the state
+        is what it was).
+        """
+        steps, work, improved = self._core.refine(sharper, budget)
+        return int(steps), float(work), bool(improved)
+
+    @property
+    def sweep_work(self) -> float:
+        """Edges visited at this lam by sweeps, x-steps and the second stage."""
+        return float(self._core.sweep_work)
+
     def last(self) -> Certificate:
         """The certificate of the last check (of a point that is not kept)."""
         return self._in_units(self._core.last)

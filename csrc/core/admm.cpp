@@ -98,13 +98,41 @@ Certificate Admm::judge(const Vector& x, double penalty) {
     return out;
 }
 
+// The gap that was asked for.
+double Admm::tolerance(const Certificate& c) const {
+    const double size = std::fmax(std::fabs(c.objective), std::fabs(c.dual_objective));
+    return std::isfinite(size) ? options_.eps_rel * size + options_.eps_abs : 0.0;
+}
+
 // The stop rule.
 bool Admm::within(const Certificate& c) const {
     if (!std::isfinite(c.gap)) return false;
-    const double size = std::fmax(std::fabs(c.objective), std::fabs(c.dual_objective));
-    const double tolerance = std::isfinite(size) ? options_.eps_rel * size + options_.eps_abs : 0.0;
     // The rounding bound is worst case; a thousandth of it can still be reached, less cannot.
-    return c.gap <= tightening_ * tolerance || c.gap <= std::fmax(tightening_, 1e-3) * c.rounding;
+    return c.gap <= tightening_ * tolerance(c) || c.gap <= std::fmax(tightening_, 1e-3) * c.rounding;
+}
+
+NewtonReport Admm::refine(double sharper, double budget) {
+    unproject();
+    sweep(0.0, true);
+    const Certificate now = judge(x_, penalty_);
+    if (!std::isfinite(now.gap)) return {};
+    const double target = sharper * tolerance(now);
+    if (coupling_->complete()) return {};
+    const Vector kept = x_, y = coupling_->copy_state();
+    NewtonReport report = coupling_->newton(loss_, step(0.0), target, budget, x_);
+    if (report.steps == 0) return report;
+    n_fused_ = 0;
+    sweep(0.0, true);
+    last_ = judge(x_, penalty_);
+    report.improved = last_.gap < now.gap;
+    if (!report.improved) {
+        x_ = kept;
+        coupling_->put_state(y);
+        sweep(0.0, true);
+        last_ = judge(x_, penalty_);
+    }
+    sweep_work_ += report.work;
+    return report;
 }
 
 void Admm::unproject() {

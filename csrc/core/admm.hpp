@@ -83,6 +83,11 @@ class Admm {
         if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
         return n_fused_;
     }
+    // The second stage from the present state, where its expected work fits `budget` (edges visited): to the
+    // present tolerance times `sharper`.
+    NewtonReport refine(double sharper, double budget);
+    // Edges visited at this lam by the sweeps, their x-steps and the second stage.
+    double sweep_work() const { return sweep_work_; }
     // Whether finish() would leave that many clusters at the raw point.
     bool left_open(Index n_clusters) const;
     void duals(double* out) const { coupling_->duals(lam_, out); }
@@ -109,6 +114,7 @@ class Admm {
     void project_null();
     void unproject();
     void pass_state(StateStream& stream);
+    double tolerance(const Certificate& c) const;
     bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
@@ -118,7 +124,8 @@ class Admm {
     FinishedPartition at_means(const Labels& labels, Index n_clusters);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;
-    Coupling::Sums manifold(const Vector& phi);
+    Coupling::Sums manifold(const Vector& phi, double inner = 1.0);
+    double balance_inside(double& work, double budget, double inner);
 
     QuadraticLoss loss_;
     ThreadPool pool_;

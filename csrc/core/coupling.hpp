@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/edge_newton.hpp"
 #include "core/loss.hpp"
 #include "core/reduced.hpp"
 #include "core/state.hpp"
@@ -49,6 +50,13 @@ class Coupling {
     // Relative primal residual ||Bx - theta|| / max(||Bx||, ||theta||).
     virtual double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const = 0;
 
+    // The second stage from the present state, where its expected work fits the budget (edge lists only): x
+    // and the state move to where the gap is `target`, or as near as rounding or the budget let them.
+    virtual NewtonReport newton(const QuadraticLoss&, const StepParameters&, double /*target*/,
+                                double /*budget*/, Vector& /*x*/) {
+        return {};
+    }
+
     // sum_e w_e ||x_i - x_j||.
     virtual double penalty(const Vector& x) const = 0;
     // out = B' W B phi over all edges.
@@ -71,6 +79,9 @@ class Coupling {
         std::copy_n(y_.data(), y_.size(), kept_.data());
     }
     virtual void swap_state() { std::swap(y_, kept_); }
+    // The state y itself, in float64.
+    Vector copy_state() const { return {y_.data(), y_.data() + y_.size()}; }
+    void put_state(const Vector& y) { std::copy(y.begin(), y.end(), y_.data()); }
     // What a later sweep reads and set_rho() does not rebuild.
     virtual void pass_state(StateStream& stream) { stream.pass(y_); }
 

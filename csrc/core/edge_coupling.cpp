@@ -25,7 +25,9 @@ constexpr Index kPatience = 60;           // passes of a balancing before a fact
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
-constexpr Index kRun = 8;  // chunks whose parts are kept at once
+constexpr double kNewtonSteps = 15.0;  // that a second stage typically takes
+constexpr double kFirstSigma = 20.0;   // of the second stage, in units of the median rho
+constexpr Index kRun = 8;              // chunks whose parts are kept at once
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -161,7 +163,10 @@ class EdgeCoupling final : public Coupling {
         }
         if (request.kind == SweepKind::kRelax) restretch_ = false;
         // A path that goes on from a saved state has no factor yet: neither may the unbroken one.
-        if (request.kind == SweepKind::kMove) pinned_.clear();
+        if (request.kind == SweepKind::kMove) {
+            pinned_.clear();
+            sigma_ = 0.0;
+        }
         return out;
     }
 
@@ -248,6 +253,41 @@ class EdgeCoupling final : public Coupling {
         });
         restretch_ = true;
         return true;
+    }
+
+    NewtonReport newton(const QuadraticLoss& loss, const StepParameters& step, double target, double budget,
+                        Vector& x) override {
+        // A singular loss may leave a component without any curvature.
+        if (loss.singular || n_edges_ == 0 || !prepare_newton(budget / kNewtonSteps)) return {};
+        Vector t(at(n_edges_ * d_));
+        std::vector<double> spread(rho_.data(), rho_.data() + n_edges_);
+        for (Index e = 0; e < n_edges_; ++e)
+            for (Index k = 0; k < d_; ++k) t[at(e * d_ + k)] = block(e)[k * kLanes];
+        std::nth_element(spread.begin(), spread.begin() + n_edges_ / 2, spread.end());
+        sigma_ = std::fmax(sigma_, kFirstSigma * step.rho * spread[at(n_edges_ / 2)]);
+        EdgeNewton problem{loss};
+        problem.lam = step.lam;
+        problem.tail = tail_.data();
+        problem.head = head_.data();
+        problem.weight = weight_.data();
+        problem.n_edges = n_edges_;
+        problem.target = target;
+        // The bound is worst case: a thousandth of it can still be reached.
+        problem.rounding = 1e-3 * std::numeric_limits<double>::epsilon() * chain();
+        problem.budget = budget;
+        const NewtonReport report = edge_newton(problem, newton_, x, t, sigma_);
+        // Outside the ball the state is the dual plus rho_e (x_i - x_j), and t the dual plus sigma times it.
+        for (Index e = 0; e < n_edges_; ++e) {
+            const double* const own = t.data() + e * d_;
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) squared += own[k] * own[k];
+            const double n = std::sqrt(squared);
+            const double factor =
+                n > step.lam ? (step.lam + step.rho * rho_[e] / sigma_ * (n - step.lam)) / n : 1.0;
+            for (Index k = 0; k < d_; ++k) block(e)[k * kLanes] = factor * own[k];
+        }
+        restretch_ = false;
+        return report;
     }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
@@ -380,6 +420,7 @@ class EdgeCoupling final : public Coupling {
     bool complete() const override { return false; }
 
   private:
+    double* block(Index e) { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
     const double* block(Index e) const { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
     template <class Action>
     void for_each_norm(const Action& action) const {
@@ -402,6 +443,20 @@ class EdgeCoupling final : public Coupling {
             fits_ = direct_.analyse(m_, tail_.data(), head_.data(), n_edges_, block, most);
         }
         return fits_;
+    }
+    // Whether a Newton step of that work is enough; then its factor has room.
+    bool prepare_newton(double work) {
+        if (laid_out_) return newton_step_work(newton_, n_edges_, d_) <= work;
+        const double most = newton_factor_cost(work, n_edges_, d_);
+        if (!newton_.analysed() && direct_.analysed()) newton_ = direct_;
+        if (!newton_.analysed()) {
+            if (most < 2.0 * refused_) return false;
+            refused_ = most;
+            laid_out_ = newton_.analyse(m_, tail_.data(), head_.data(), n_edges_, d_, most);
+        } else {
+            laid_out_ = newton_.lay_out(d_, most);
+        }
+        return laid_out_;
     }
     // H + B' R B with the matrix of the last fill_matrix().
     void factor(const QuadraticLoss& loss, Index block) {
@@ -558,6 +613,10 @@ class EdgeCoupling final : public Coupling {
     Vector value_, degree_, scratch_;
     PcgWork work_;
     SparseCholesky direct_;  // analysed for block_ unknowns a node (0: not yet), when its fill fits_
+    SparseCholesky newton_;  // of the second stage
+    bool laid_out_ = false;
+    double sigma_ = 0.0;    // its sigma at this lam
+    double refused_ = 0.0;  // multiplications that were too few for it
     Index block_ = 0;
     bool fits_ = false, fresh_ = false;   // fresh_: factor of the matrix of the last fill_matrix()
     double passes_ = 0.0, recent_ = 0.0;  // of conjugate gradients: in total, and a running mean of a solve

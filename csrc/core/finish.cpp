@@ -22,6 +22,11 @@ constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never br
 constexpr double kOutOfReach = 1.2e7;  // edges that are not visited for the sake of a partition alone
 constexpr double kFullNewton = 40.0;   // visits an edge that Newton-CG typically takes
 constexpr double kFreeWork = 3e6;      // edges visited without asking
+constexpr int kSmallerBalls = 4;       // attempts with smaller balls
+constexpr double kNearly = 1.05;       // largest norm, in radii, that they may cure
+constexpr double kRoom = 30.0;         // how much smaller, in units of that excess
+constexpr double kMostRoom = 0.02;     // and at most
+constexpr double kLeastRoom = 5e-3;    // at first
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -55,9 +60,10 @@ Vector means(const Labels& labels, Index n_clusters, const Vector& x, Index d) {
 
 }  // namespace
 
-Coupling::Sums Admm::manifold(const Vector& phi) {
+Coupling::Sums Admm::manifold(const Vector& phi, double inner) {
     Coupling::SweepRequest request;
     request.kind = SweepKind::kManifold;
+    request.scale = inner;
     request.step = step(0.0);
     request.phi = &phi;
     request.worst = &worst_;
@@ -70,8 +76,28 @@ Coupling::Sums Admm::manifold(const Vector& phi) {
 // edges between clusters are fixed at their exact duals. Returns the largest norm after the last balancing,
 // to be compared with lam.
 double Admm::repair(double& work, double budget) {
+    const double bound = lam_ * (1.0 + kFits * ball_shrink(loss_.n_features));
+    const double plain = balance_inside(work, budget, 1.0);
+    double largest = plain;
+    if (!coupling_->complete() && largest > bound && largest < kNearly * lam_ && work <= budget) {
+        // Duals that touch their balls leave alternating projections no room: smaller balls give it.
+        const Vector y = coupling_->copy_state(), worst = worst_;
+        double room = std::clamp(kRoom * (largest / lam_ - 1.0), kLeastRoom, kMostRoom);
+        for (int k = 0; k < kSmallerBalls && largest > bound && work <= budget; ++k, room *= 0.1)
+            largest = balance_inside(work, budget, 1.0 - room);
+        if (largest > bound) {
+            coupling_->put_state(y);
+            worst_ = worst;
+            largest = plain;
+        }
+    }
+    coupling_->set_rho(loss_, rho_);
+    return largest;
+}
+
+double Admm::balance_inside(double& work, double budget, double inner) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
-    manifold(phi_);
+    manifold(phi_, inner);
     const Index d = loss_.n_features;
     Vector count(at(n_clusters_));
     const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
@@ -100,7 +126,7 @@ double Admm::repair(double& work, double budget) {
         const double noise = std::numeric_limits<double>::epsilon() * scale;
         work += edges *
                 (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, noise, phi_)));
-        largest = manifold(phi_).largest;
+        largest = manifold(phi_, inner).largest;
         const double excess = largest - lam_;
         if (excess <= fits) {
             if (tol == kExact) break;
@@ -115,7 +141,6 @@ double Admm::repair(double& work, double budget) {
         if (work > budget) break;
         previous = std::fmax(excess, fits);
     }
-    coupling_->set_rho(loss_, rho_);
     return largest;
 }
 

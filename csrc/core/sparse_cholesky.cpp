@@ -142,7 +142,8 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
                              Index block, double max_cost) {
     ready_ = false;
     n_ = n;
-    block_ = block;
+    cost_ = entries_ = 0.0;
+    nodes_.clear();
     Ordering ordering;
     if (!ordering.run(n, tail, head, n_edges, static_cast<double>(block), max_cost)) return false;
 
@@ -216,10 +217,7 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         }
         owner[at(k)] = static_cast<Index>(nodes_.size()) - 1;
     }
-    cost_ = entries_ = 0.0;
     tallest_ = 0;
-    const Index b = block;
-    Index panel = 0;
     for (Index s = 0; s < static_cast<Index>(nodes_.size()); ++s) {
         Supernode& node = nodes_[at(s)];
         const auto& last = rows[at(node.first + node.columns - 1)];
@@ -227,24 +225,8 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         node.rows = static_cast<Index>(last.size());
         rows_.insert(rows_.end(), last.begin(), last.end());
         tallest_ = std::max(tallest_, node.rows);
-        node.panel_at = panel;
-        panel += (node.columns + node.rows) * b * node.columns * b;
-        const double width = static_cast<double>((node.columns + node.rows) * b);
-        cost_ += 0.5 * width * width * static_cast<double>(node.columns * b);
         if (!last.empty()) nodes_[at(owner[at(last.front())])].children.push_back(s);
     }
-    entries_ = static_cast<double>(panel);
-    // Children lie on top of the stack when their parent is at work, in post-order.
-    Index top = 0, deepest = 0, widest = 0;
-    for (Supernode& node : nodes_) {
-        for (const Index below : node.children)
-            top -= nodes_[at(below)].rows * nodes_[at(below)].rows * b * b;
-        node.update_at = top;
-        top += node.rows * node.rows * b * b;
-        deepest = std::max(deepest, top);
-        widest = std::max(widest, (node.columns + node.rows) * b);
-    }
-    if (cost_ > max_cost) return false;
 
     // The edges of each column to later ones.
     start_.assign(at(n + 1), 0);
@@ -261,10 +243,34 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         entry_[at(spot)] = e;
         target_[at(spot)] = std::max(a, c);
     }
+    where_.assign(at(n), 0);
+    return lay_out(block, max_cost);
+}
+
+bool SparseCholesky::lay_out(Index block, double max_cost) {
+    ready_ = false;
+    block_ = block;
+    cost_ = 0.0;
+    const Index b = block;
+    // Children lie on top of the stack when their parent is at work, in post-order.
+    Index panel = 0, top = 0, deepest = 0, widest = 0;
+    for (Supernode& node : nodes_) {
+        const Index width = (node.columns + node.rows) * b;
+        node.panel_at = panel;
+        panel += width * node.columns * b;
+        cost_ += 0.5 * static_cast<double>(width * width * node.columns * b);
+        for (const Index below : node.children)
+            top -= nodes_[at(below)].rows * nodes_[at(below)].rows * b * b;
+        node.update_at = top;
+        top += node.rows * node.rows * b * b;
+        deepest = std::max(deepest, top);
+        widest = std::max(widest, width);
+    }
+    entries_ = static_cast<double>(panel);
+    if (cost_ > max_cost) return false;
     panels_.assign(at(panel), 0.0);
     updates_.resize(at(deepest));
     front_.resize(at(widest * widest));
-    where_.assign(at(n), 0);
     permuted_.clear();
     return true;
 }

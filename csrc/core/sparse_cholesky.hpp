@@ -17,6 +17,9 @@ class SparseCholesky {
     // about that of the fill.
     bool analyse(Index n, const std::int32_t* tail, const std::int32_t* head, Index n_edges, Index block,
                  double max_cost);
+    // The same order and pattern with another number of unknowns a node, after analyse().
+    bool lay_out(Index block, double max_cost);
+    bool analysed() const { return !nodes_.empty(); }
     // Multiplications of a factorisation; numbers in the factor (a solve makes two passes over them).
     double cost() const { return cost_; }
     double entries() const { return entries_; }

@@ -21,6 +21,14 @@ _CHUNK = 10
 _MAX_FINISHES = 8
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions are swept to before they are finished for the first time."""
+_SHARPENINGS = (1e-3, 1e-7)
+"""The same for the second stage, attempt by attempt."""
+_NEWTON_WORK = 2e7
+"""Edges that the second stage may visit (in time) for the sake of a proof, however little the sweeps took."""
+_LONG = 50
+_NEAR = 1e-4
+"""After _LONG sweeps, at a gap below this share of the objective, the second stage takes over where it is cheaper
+than what the sweeps have cost so far."""
 _RETRY = 0.01
 """A proof that failed is tried again at this share of the tolerance before."""
 _PATIENCE = 2.0
@@ -93,19 +101,25 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             break
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
+        if not met and effort.stalls(n_iter, last):
+            met = effort.refine(1.0, engine.sweep_work) and engine.last().met
+            last = engine.last()
         if met or n_iter % engine.check_every == 0:
             stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
         if not stopped and effort.due(met, n_iter):
-            finish = engine.finish()
-            proven = finish.proven
-            x = engine.point()
-            certificate = engine.certify(x)
-            judged = (x, certificate)
-            finished = finish.accepted and certificate.met
-            if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
+            sharper = True
+            while sharper:
+                finish = engine.finish()
+                proven = finish.proven
+                x = engine.point()
+                certificate = engine.certify(x)
+                finished = finish.accepted and certificate.met
+                if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
+                    judged = (x, certificate)
+                    break
+                sharper = effort.sharpen(finished, n_iter)  # else the iteration moves on
+            if judged is not None:
                 break
-            judged = None  # the iteration moves on
-            effort.sharpen(finished, n_iter)
         stopped = stopped or monitor.stopped()
         if stopped:
             break
@@ -136,7 +150,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         gap=certificate.gap,
         rel_gap=rel_gap,
         status=status,
-        message=_message(engine, status, stopped, rel_gap, engine.n_iter - first, proven),
+        message=_message(
+            engine, status, stopped, rel_gap, engine.n_iter - first, effort.newton_steps, proven
+        ),
         n_iter=engine.n_iter - first,
         primal_residual=engine.primal_residual(),
         dual_residual=certificate.dual_residual,
@@ -162,12 +178,36 @@ class _Effort:
         self._factor = 1.0
         self._next = 0.0
         self._last_chance = np.inf
+        self._sharper = list(_SHARPENINGS)
+        self._next_stall = float(_LONG)
+        self.newton_steps = 0
+
+    def stalls(self, n_iter: int, last: Certificate) -> bool:
+        """Whether the gap is small and still not met after many sweeps: there Newton is the faster method."""
+        if self._met_at > 0 or n_iter < self._next_stall or last.gap > _NEAR * abs(last.objective):
+            return False
+        self._next_stall = 1.5 * n_iter
+        return True
+
+    def refine(self, sharper: float, budget: float) -> bool:
+        """Try the second stage; False where it would cost more than the budget, or does not help."""
+        steps, work, improved = self._engine.refine(sharper, budget)
+        self.newton_steps += steps
+        self._work += work
+        return improved
+
+    def _refine_for_proof(self) -> bool:
+        """Newton towards duals so sharp that the partition they tell can be proven."""
+        if not self._sharper or not self.refine(self._sharper[0], max(_NEWTON_WORK, self._engine.sweep_work)):
+            return False
+        self._sharper.pop(0)
+        return True
 
     def due(self, met: bool, n_iter: int) -> bool:
         """Whether to finish now, given that the present tolerance is met."""
         if met and self._met_at == 0:
             self._met_at = n_iter
-            if self._engine.half_open:
+            if self._engine.half_open and not self._refine_for_proof():
                 # Newton over many centres costs as much as many sweeps: let these sharpen the partition first.
                 self._factor = _SHARPER
                 self._engine.tighten(self._factor)
@@ -182,11 +222,12 @@ class _Effort:
         graph = self._engine.problem.graph
         swept = 2.0 * n_iter * graph.n_edges
         free = _FREE_WORK
-        if finish.n_clusters == graph.n_components:
-            # All fused and not proven: lam is next to lambda_max, where the objective tells the least.
+        all_fused = finish.n_clusters == graph.n_components
+        if all_fused:
+            # Not proven: lam is next to lambda_max, where the objective tells the least.
             free *= 4
         extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
-        if self._finishes >= _MAX_FINISHES:
+        if self._finishes >= _MAX_FINISHES or not (self._sharper or all_fused):
             return True
         # Where groups have formed the partition is what is asked for, and worth as much again; on complete graphs,
         # where sweeps converge fast, twice as much.
@@ -199,14 +240,17 @@ class _Effort:
         self._last_chance = n_iter + max(sweeps, _PATIENCE * self._met_at)
         return left < 0.0
 
-    def sharpen(self, finished: bool, n_iter: int) -> None:
-        """Ask the iteration for sharper duals before the next attempt."""
+    def sharpen(self, finished: bool, n_iter: int) -> bool:
+        """Ask for sharper duals before the next attempt; True where they are there already."""
+        if self._refine_for_proof():
+            return True
         self._factor = max(self._factor * (_RETRY if finished else 0.1), 1e-14)
         self._engine.tighten(self._factor)
         # At the floor of rounding every check is met: proofs are tried at growing distances.
         self._next = 1.3 * n_iter if finished else 0.0
         if not finished:
             self._last_chance = np.inf
+        return False
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:
@@ -222,8 +266,11 @@ def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate
     return x, engine.certify(x)
 
 
-def _message(engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: int, proven: bool) -> str:
+def _message(
+    engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: int, newton_steps: int, proven: bool
+) -> str:
     graph = engine.problem.graph
+    newton = f" and {newton_steps} Newton steps of the second stage" if newton_steps else ""
     if engine.decoupled:
         why = "every node's own minimiser serves its whole component"
         if not engine.agreed or engine.problem.lam == 0:
@@ -231,12 +278,12 @@ def _message(engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: 
             why += ": every node is solved on its own, in closed form"
         parts = [f"certified optimum: {why}"]
     elif status == "optimal":
-        parts = [f"certified optimum: relative gap {rel_gap:.1e} after {n_iter} iterations of ADMM"]
+        parts = [f"certified optimum: relative gap {rel_gap:.1e} after {n_iter} iterations of ADMM{newton}"]
         if proven:
             parts.append("the duals prove the partition exact up to rounding")
     else:
         parts = [
-            f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations"
+            f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations{newton}"
         ]
     if graph.n_components > 1:
         parts.append(f"{graph.n_components} components")
