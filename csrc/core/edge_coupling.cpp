@@ -177,6 +177,7 @@ class EdgeCoupling final : public Coupling {
         stream.pass(restretch_);
         stream.pass(passes_);
         stream.pass(recent_);
+        stream.pass(refused_);
         // What was ordered for a factor decides later choices; the factor itself is made anew.
         Index block = block_;
         stream.pass(block);
@@ -450,7 +451,7 @@ class EdgeCoupling final : public Coupling {
         const double most = newton_factor_cost(work, n_edges_, d_);
         if (!newton_.analysed() && direct_.analysed()) newton_ = direct_;
         if (!newton_.analysed()) {
-            if (most < 2.0 * refused_) return false;
+            if (!(most > 2.0 * refused_)) return false;
             refused_ = most;
             laid_out_ = newton_.analyse(m_, tail_.data(), head_.data(), n_edges_, d_, most);
         } else {
