@@ -83,6 +83,7 @@ dist: $(VENV)/built
 bench: $(VENV)/built
 	$(RUN) -m benchmarks.sweep
 	$(RUN) -m benchmarks.compare
+	$(RUN) -m benchmarks.paths
 
 experiments: $(VENV)/built $(VENV)/torch
 	$(RUN) -m benchmarks.recovery_figures
