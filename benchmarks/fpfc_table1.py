@@ -38,6 +38,7 @@ def methods(labels: list[int]) -> list[tuple[str, str, f.System, float]]:
         ("Per-FedAvg", "FedAvg and one step (the paper's Per-FedAvg)", f.PerFedAvg(variant="fine_tune"), 0.3),
         ("Per-FedAvg", "Per-FedAvg, Hessian-free", f.PerFedAvg(), 0.3),
         ("IFCA", "IFCA", f.Ifca(), 0.3),
+        ("IFCA", "IFCA, the best of 30 starts", f.Ifca(n_init=30, init_rounds=3), 0.3),
         ("CFL", "CFL", f.Cfl(), 1.0),
         ("", "FedAvg in the true clusters", f.Oracle(labels=labels), 0.3),
         ("FPFC-l1", "FPFC-l1, lam 0.2", f.FpfcL1(), 0.3),
