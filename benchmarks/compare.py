@@ -25,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,25 @@ def measure(call: Callable[[], T], budget: float = 3.0) -> tuple[T, Timing]:
             return answer, Timing(statistics.median(cpu), statistics.median(wall), len(cpu))
 
 
+def write_rows(
+    path: Path,
+    columns: Sequence[str],
+    rows: Sequence[dict[str, object]],
+    dropped: Sequence[str],
+    about: Mapping[str, str] | None = None,
+) -> None:
+    """Write a table with a commented header that says where the numbers come from and what was dropped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        for key, value in (provenance() | dict(about or {})).items():
+            stream.write(f"# {key}: {value}\n")
+        for line in dropped:
+            stream.write(f"# dropped: {line}\n")
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 @dataclass
 class Table:
     """Rows that passed the gate, and the names of those that did not."""
@@ -107,16 +126,8 @@ class Table:
 
     def write(self, folder: Path) -> Path:
         """Write <folder>/<name>.csv with a commented header that says where the numbers come from."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.csv"
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            for key, value in provenance().items():
-                stream.write(f"# {key}: {value}\n")
-            for line in self.dropped:
-                stream.write(f"# dropped: {line}\n")
-            writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
+        write_rows(path, COLUMNS, self.rows, self.dropped)
         return path
 
 

@@ -18,7 +18,6 @@ its rate in a float32 matrix product.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -32,7 +31,7 @@ from sklearn.datasets import make_moons
 
 import fusionopt
 from benchmarks import evaluate
-from benchmarks.compare import provenance
+from benchmarks.compare import write_rows
 from benchmarks.problems import FloatArray
 
 EPS = 1e-6
@@ -215,17 +214,11 @@ def main() -> int:
             f"  clusters {row['clusters']}",
             flush=True,
         )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "implicit.csv").open("w", newline="", encoding="utf-8") as stream:
-        about = provenance() | {"times": "CPU seconds of one call, one process a row"}
-        for key, value in about.items():
-            stream.write(f"# {key}: {value}\n")
-        stream.write(f"# peak: {peak:.0f} Gflop/s, float32 matrix product, one thread\n")
-        for line in dropped:
-            stream.write(f"# dropped: {line}\n")
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    about = {
+        "times": "CPU seconds of one call, one process a row",
+        "peak": f"{peak:.0f} Gflop/s, float32 matrix product, one thread",
+    }
+    write_rows(arguments.out / "implicit.csv", COLUMNS, rows, dropped, about)
     for line in dropped:
         print(f"dropped: {line}")
     return 1 if dropped else 0

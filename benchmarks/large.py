@@ -18,7 +18,6 @@ and the exit status is 1.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -31,7 +30,7 @@ import numpy as np
 
 import fusionopt
 from benchmarks import evaluate
-from benchmarks.compare import provenance
+from benchmarks.compare import write_rows
 from benchmarks.problems import ClusteringProblem, FloatArray
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -235,17 +234,8 @@ def main() -> int:
                 f" growth {row.get('growth', '')}",
                 flush=True,
             )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "large.csv").open("w", newline="", encoding="utf-8") as stream:
-        for key, value in (
-            provenance() | {"times": "CPU seconds of one call, all threads together, one process a row"}
-        ).items():
-            stream.write(f"# {key}: {value}\n")
-        for line in dropped:
-            stream.write(f"# dropped: {line}\n")
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    about = {"times": "CPU seconds of one call, all threads together, one process a row"}
+    write_rows(arguments.out / "large.csv", COLUMNS, rows, dropped, about)
     for line in dropped:
         print(f"dropped: {line}")
     return 1 if dropped else 0

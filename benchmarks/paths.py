@@ -16,7 +16,6 @@ path and of the same lams from scratch (not for knn20000: 100 cold solves). One 
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ import numpy as np
 
 import fusionopt
 from benchmarks import problems
-from benchmarks.compare import provenance
+from benchmarks.compare import write_rows
 from benchmarks.problems import FloatArray
 
 EPS = 1e-6
@@ -138,15 +137,7 @@ def main() -> int:
             continue
         rows.append(row)
         print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "paths.csv").open("w", newline="", encoding="utf-8") as stream:
-        for key, value in provenance().items():
-            stream.write(f"# {key}: {value}\n")
-        for line in dropped:
-            stream.write(f"# dropped: {line}\n")
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(arguments.out / "paths.csv", COLUMNS, rows, dropped)
     for line in dropped:
         print(f"dropped: {line}")
     return 1 if dropped else 0

@@ -112,12 +112,12 @@ bool Admm::within(const Certificate& c) const {
 }
 
 NewtonReport Admm::refine(double sharper, double budget) {
+    if (coupling_->complete()) return {};
     unproject();
     sweep(0.0, true);
     const Certificate now = judge(x_, penalty_);
     if (!std::isfinite(now.gap)) return {};
     const double target = sharper * tolerance(now);
-    if (coupling_->complete()) return {};
     const Vector kept = x_, y = coupling_->copy_state();
     NewtonReport report = coupling_->newton(loss_, step(0.0), target, budget, x_);
     if (report.steps == 0) return report;

@@ -74,7 +74,6 @@ class Stage {
             sigma_ = std::fmax(sigma_, std::fmin(kGrowth * sigma_, limit));
             evaluate(now);
         }
-        report.gap = now.slack + now.stat;
         x = now.x;
         z_ = now.t;
         sigma = sigma_;

@@ -24,8 +24,7 @@ struct EdgeNewton {
 };
 
 struct NewtonReport {
-    Index steps = 0;  // 0: not tried
-    double gap = std::numeric_limits<double>::infinity();
+    Index steps = 0;        // 0: not tried
     double work = 0.0;      // edges visited
     bool improved = false;  // the gap is lower than it was
 };
