@@ -3,114 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/elimination.hpp"
+
 namespace fusionopt {
 
 namespace {
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
-
-constexpr Index kNarrow = 4;     // supernodes of fewer columns join their parent where the zeros are few
-constexpr double kZeros = 0.25;  // share of explicit zeros allowed in a joined supernode
-
-// Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996, without supervariables).
-// The element made by a pivot is the pattern of its column.
-struct Ordering {
-    std::vector<std::int32_t> order;
-    std::vector<std::vector<std::int32_t>> pattern;  // of the column of each node, by node
-
-    bool run(Index n, const std::int32_t* tail, const std::int32_t* head, Index n_edges, double block,
-             double max_cost) {
-        std::vector<std::vector<std::int32_t>> variables(at(n)), elements(at(n));
-        for (Index e = 0; e < n_edges; ++e) {
-            if (tail[e] == head[e]) continue;
-            variables[at(tail[e])].push_back(head[e]);
-            variables[at(head[e])].push_back(tail[e]);
-        }
-        pattern.assign(at(n), {});
-        order.clear();
-        std::vector<std::int32_t> next(at(n), -1), before(at(n), -1), bucket(at(n + 1), -1);
-        std::vector<Index> degree(at(n)), mark(at(n), -1), outside(at(n), 0), seen(at(n), -1);
-        std::vector<char> done(at(n), 0);
-        const auto insert = [&](std::int32_t i) {
-            std::int32_t& top = bucket[at(degree[at(i)])];
-            next[at(i)] = top;
-            before[at(i)] = -1;
-            if (top >= 0) before[at(top)] = i;
-            top = i;
-        };
-        const auto remove = [&](std::int32_t i) {
-            if (before[at(i)] >= 0)
-                next[at(before[at(i)])] = next[at(i)];
-            else
-                bucket[at(degree[at(i)])] = next[at(i)];
-            if (next[at(i)] >= 0) before[at(next[at(i)])] = before[at(i)];
-        };
-        for (Index i = n - 1; i >= 0; --i) {
-            auto& list = variables[at(i)];
-            std::sort(list.begin(), list.end());
-            list.erase(std::unique(list.begin(), list.end()), list.end());
-            degree[at(i)] = static_cast<Index>(list.size());
-            insert(static_cast<std::int32_t>(i));
-        }
-        double cost = 0.0;
-        Index least = 0;
-        for (Index step = 0; step < n; ++step) {
-            while (bucket[at(least)] < 0) ++least;
-            const std::int32_t p = bucket[at(least)];
-            remove(p);
-            done[at(p)] = 1;
-            order.push_back(p);
-            std::vector<std::int32_t>& own = pattern[at(p)];
-            mark[at(p)] = step;
-            const auto take = [&](std::int32_t i) {
-                if (done[at(i)] || mark[at(i)] == step) return;
-                mark[at(i)] = step;
-                own.push_back(i);
-            };
-            for (const std::int32_t i : variables[at(p)]) take(i);
-            for (const std::int32_t e : elements[at(p)]) {
-                for (const std::int32_t i : pattern[at(e)]) take(i);
-                seen[at(e)] = -2;  // absorbed
-            }
-            const double width = block * static_cast<double>(own.size() + 1);
-            cost += 0.5 * block * width * width;
-            if (cost > max_cost) return false;
-            // |element \ own| for every element that touches it.
-            for (const std::int32_t i : own) {
-                for (const std::int32_t e : elements[at(i)]) {
-                    if (seen[at(e)] == -2) continue;
-                    if (seen[at(e)] != step) {
-                        seen[at(e)] = step;
-                        outside[at(e)] = 0;
-                        for (const std::int32_t k : pattern[at(e)])
-                            if (!done[at(k)] && mark[at(k)] != step) ++outside[at(e)];
-                    }
-                }
-            }
-            const Index size = static_cast<Index>(own.size());
-            for (const std::int32_t i : own) {
-                auto& lists = elements[at(i)];
-                lists.erase(std::remove_if(lists.begin(), lists.end(),
-                                           [&](std::int32_t e) { return seen[at(e)] == -2; }),
-                            lists.end());
-                Index bound = size - 1;
-                for (const std::int32_t e : lists) bound += outside[at(e)];
-                auto& near = variables[at(i)];
-                near.erase(std::remove_if(near.begin(), near.end(),
-                                          [&](std::int32_t k) { return done[at(k)] || mark[at(k)] == step; }),
-                           near.end());
-                bound += static_cast<Index>(near.size());
-                lists.push_back(p);
-                remove(i);
-                degree[at(i)] = std::min({n - step - 2, degree[at(i)] + size - 1, bound});
-                if (degree[at(i)] < 0) degree[at(i)] = 0;
-                insert(i);
-                least = std::min(least, degree[at(i)]);
-            }
-        }
-        return true;
-    }
-};
 
 // First `columns` columns of the lower triangle of the front (column-major, `size` rows) become their
 // Cholesky factor; the rest becomes the Schur complement.
@@ -144,88 +43,18 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
     n_ = n;
     cost_ = entries_ = 0.0;
     nodes_.clear();
-    Ordering ordering;
-    if (!ordering.run(n, tail, head, n_edges, static_cast<double>(block), max_cost)) return false;
-
-    // Elimination tree, put into post-order.
-    std::vector<std::int32_t> position(at(n));
-    for (Index k = 0; k < n; ++k) position[at(ordering.order[at(k)])] = static_cast<std::int32_t>(k);
-    std::vector<Index> parent(at(n), -1), child(at(n), -1), sibling(at(n), -1);
-    for (Index k = n - 1; k >= 0; --k) {
-        for (const std::int32_t i : ordering.pattern[at(ordering.order[at(k)])])
-            if (parent[at(k)] < 0 || position[at(i)] < parent[at(k)]) parent[at(k)] = position[at(i)];
-        if (parent[at(k)] >= 0) {
-            sibling[at(k)] = child[at(parent[at(k)])];
-            child[at(parent[at(k)])] = k;
-        }
-    }
-    order_.clear();
-    std::vector<Index> stack;
-    for (Index root = 0; root < n; ++root) {
-        if (parent[at(root)] >= 0) continue;
-        stack.push_back(root);
-        while (!stack.empty()) {
-            const Index k = stack.back();
-            if (child[at(k)] >= 0) {
-                stack.push_back(child[at(k)]);
-                child[at(k)] = sibling[at(child[at(k)])];
-            } else {
-                order_.push_back(ordering.order[at(k)]);
-                stack.pop_back();
-            }
-        }
-    }
+    tallest_ = 0;
+    Elimination fronts;
+    if (!minimum_degree(n, tail, head, n_edges, block, max_cost, fronts)) return false;
+    fronts = join_fronts(fronts);
+    order_ = fronts.order;
     place_.assign(at(n), 0);
     for (Index k = 0; k < n; ++k) place_[at(order_[at(k)])] = static_cast<std::int32_t>(k);
-
-    // Columns whose patterns nest join their parent where the two are neighbours in post-order.
-    nodes_.clear();
-    rows_.clear();
-    std::vector<std::vector<Index>> rows(at(n));
-    std::vector<Index> up(at(n), -1);
-    for (Index k = 0; k < n; ++k) {
-        auto& own = rows[at(k)];
-        for (const std::int32_t i : ordering.pattern[at(order_[at(k)])]) own.push_back(place_[at(i)]);
-        std::sort(own.begin(), own.end());
-        if (!own.empty()) up[at(k)] = own.front();
-    }
-    std::vector<Index> owner(at(n), -1);
-    std::vector<double> zeros;
-    for (Index k = 0; k < n; ++k) {
-        bool joined = false;
-        if (!nodes_.empty()) {
-            Supernode& last = nodes_.back();
-            const Index tip = last.first + last.columns - 1;
-            if (tip == k - 1 && up[at(k - 1)] == k) {
-                const double missing = static_cast<double>(rows[at(k)].size() + 1 - rows[at(k - 1)].size()) *
-                                       static_cast<double>(last.columns);
-                const double width = static_cast<double>(rows[at(k)].size() + 1);
-                const double total = width * static_cast<double>(last.columns + 1);
-                joined = missing == 0.0 || (zeros.back() + missing <= kZeros * total) ||
-                         (last.columns < kNarrow && zeros.back() + missing <= 2.0 * kZeros * total);
-                if (joined) {
-                    zeros.back() += missing;
-                    ++last.columns;
-                }
-            }
-        }
-        if (!joined) {
-            nodes_.push_back({});
-            nodes_.back().first = k;
-            nodes_.back().columns = 1;
-            zeros.push_back(0.0);
-        }
-        owner[at(k)] = static_cast<Index>(nodes_.size()) - 1;
-    }
-    tallest_ = 0;
-    for (Index s = 0; s < static_cast<Index>(nodes_.size()); ++s) {
-        Supernode& node = nodes_[at(s)];
-        const auto& last = rows[at(node.first + node.columns - 1)];
-        node.rows_at = static_cast<Index>(rows_.size());
-        node.rows = static_cast<Index>(last.size());
-        rows_.insert(rows_.end(), last.begin(), last.end());
-        tallest_ = std::max(tallest_, node.rows);
-        if (!last.empty()) nodes_[at(owner[at(last.front())])].children.push_back(s);
+    nodes_.assign(fronts.rows.size(), {});
+    for (std::size_t s = 0; s < nodes_.size(); ++s) {
+        nodes_[s].first = fronts.first[s];
+        nodes_[s].columns = fronts.first[s + 1] - fronts.first[s];
+        if (fronts.parent[s] >= 0) nodes_[at(fronts.parent[s])].children.push_back(static_cast<Index>(s));
     }
 
     // The edges of each column to later ones.
@@ -242,6 +71,35 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
         const Index spot = free[at(std::min(a, c))]++;
         entry_[at(spot)] = e;
         target_[at(spot)] = std::max(a, c);
+    }
+
+    // Rows of a supernode: what its edges and its children reach beyond it.
+    rows_.clear();
+    std::vector<std::int32_t> seen(at(n), -1);
+    double cost = 0.0;
+    for (std::size_t s = 0; s < nodes_.size(); ++s) {
+        Supernode& node = nodes_[s];
+        const Index end = node.first + node.columns;
+        node.rows_at = static_cast<Index>(rows_.size());
+        const auto add = [&](Index row) {
+            if (row < end || seen[at(row)] == static_cast<std::int32_t>(s)) return;
+            seen[at(row)] = static_cast<std::int32_t>(s);
+            rows_.push_back(row);
+        };
+        for (Index spot = start_[at(node.first)]; spot < start_[at(end)]; ++spot) add(target_[at(spot)]);
+        for (const Index below : node.children) {
+            const Supernode& from = nodes_[at(below)];
+            for (Index r = from.rows_at; r < from.rows_at + from.rows; ++r) add(rows_[at(r)]);
+        }
+        node.rows = static_cast<Index>(rows_.size()) - node.rows_at;
+        std::sort(rows_.begin() + node.rows_at, rows_.end());
+        tallest_ = std::max(tallest_, node.rows);
+        const Index columns = node.columns * block;
+        cost += front_cost(static_cast<double>(columns), static_cast<double>(columns + node.rows * block));
+        if (cost > max_cost) {
+            nodes_.clear();
+            return false;
+        }
     }
     where_.assign(at(n), 0);
     return lay_out(block, max_cost);

@@ -2,8 +2,10 @@
 
 #include "core/sparse_cholesky.hpp"
 
+#include <cmath>
 #include <limits>
 
+#include "graphs.hpp"
 #include "harness.hpp"
 
 using namespace fusionopt;
@@ -120,4 +122,106 @@ TEST(what_costs_too_much_is_not_started) {
     CHECK(factor.cost() > 100.0);
     // Far less than the dense factor of the same size.
     CHECK(factor.entries() < 0.2 * static_cast<double>(lattice.n * lattice.n));
+}
+
+namespace {
+
+// Entries as of a generic positive definite matrix, the same on every system.
+struct DenseSystem {
+    Index size;
+    Vector diagonal, off, matrix;  // the matrix in full, row-major; then its factor
+
+    DenseSystem(const TestGraph& graph, Index block) : size(graph.n * block) {
+        const Index blocks = block * block;
+        diagonal.assign(at(graph.n * blocks), 0.0);
+        off.assign(at(graph.n_edges() * blocks), 0.0);
+        matrix.assign(at(size * size), 0.0);
+        Vector heavy(at(size), 1.0);
+        for (Index e = 0; e < graph.n_edges(); ++e) {
+            const Index i = graph.tail[at(e)], j = graph.head[at(e)];
+            for (Index a = 0; a < block; ++a)
+                for (Index b = 0; b < block; ++b) {
+                    const double value = std::sin(1.0 + 2.7 * static_cast<double>(e + (a + 1) * (b + 1)));
+                    off[at(e * blocks + a * block + b)] = value;
+                    if (i == j) continue;
+                    matrix[at((i * block + a) * size + j * block + b)] += value;
+                    matrix[at((j * block + a) * size + i * block + b)] += value;
+                    heavy[at(i * block + a)] += std::fabs(value);
+                    heavy[at(j * block + a)] += std::fabs(value);
+                }
+        }
+        for (Index i = 0; i < graph.n; ++i)
+            for (Index a = 0; a < block; ++a)
+                for (Index b = 0; b < block; ++b) {
+                    const double value = a == b ? heavy[at(i * block + a)] + static_cast<double>(block)
+                                                : 0.3 * static_cast<double>(a + b);
+                    diagonal[at(i * blocks + a * block + b)] =
+                        value / (a == b ? 1.0 : static_cast<double>(2 * block));
+                    matrix[at((i * block + a) * size + i * block + b)] =
+                        diagonal[at(i * blocks + a * block + b)];
+                }
+        cholesky(matrix.data(), size);
+    }
+};
+
+}  // namespace
+
+TEST(solutions_agree_with_the_dense_factor) {
+    for (const TestGraph& graph : test_graphs())
+        for (const Index block : {1, 2, 3, 4}) {
+            if (graph.n * block > 900) continue;
+            const DenseSystem system(graph, block);
+            SparseCholesky factor;
+            CHECK(factor.analyse(graph.n, graph.tail.data(), graph.head.data(), graph.n_edges(), 1,
+                                 kUnbounded));
+            CHECK(factor.lay_out(block, kUnbounded));
+            factor.factor(system.diagonal.data(), system.off.data());
+            for (const Index columns : {1, 2, 3, 4, 5, 9}) {
+                Vector found(at(system.size * columns)), wanted(at(system.size));
+                for (std::size_t k = 0; k < found.size(); ++k)
+                    found[k] = std::cos(static_cast<double>(k * k));
+                const Vector given = found;
+                factor.solve(found.data(), columns);
+                double largest = 0.0;
+                for (Index q = 0; q < columns; ++q) {
+                    for (Index k = 0; k < system.size; ++k) wanted[at(k)] = given[at(k * columns + q)];
+                    cholesky_solve(system.matrix.data(), system.size, wanted.data());
+                    for (Index k = 0; k < system.size; ++k)
+                        largest = std::fmax(largest, std::fabs(wanted[at(k)] - found[at(k * columns + q)]));
+                }
+                CHECK(largest < 1e-14);
+            }
+        }
+}
+
+TEST(a_second_factor_has_the_same_bits) {
+    for (const TestGraph& graph : test_graphs()) {
+        const DenseSystem system(graph, 1);
+        Vector first(at(graph.n), 1.0), second(first);
+        SparseCholesky factor, other;
+        for (SparseCholesky* one : {&factor, &other})
+            one->analyse(graph.n, graph.tail.data(), graph.head.data(), graph.n_edges(), 1, kUnbounded);
+        factor.factor(system.diagonal.data(), system.off.data());
+        factor.solve(first.data(), 1);
+        // What an earlier matrix left behind does not matter.
+        Vector large = system.diagonal;
+        for (double& value : large) value *= 1e9;
+        other.factor(large.data(), system.off.data());
+        other.factor(system.diagonal.data(), system.off.data());
+        other.solve(second.data(), 1);
+        CHECK(first == second);
+    }
+}
+
+TEST(a_pivot_that_is_not_positive_becomes_one) {
+    // Three nodes in a row, the first two with all-equal entries: the second pivot vanishes.
+    const std::int32_t tail[] = {0, 1}, head[] = {1, 2};
+    const double diagonal[] = {4.0, 4.0, 9.0}, off[] = {4.0, 0.0};
+    SparseCholesky factor;
+    CHECK(factor.analyse(3, tail, head, 2, 1, kUnbounded));
+    factor.factor(diagonal, off);
+    Vector v = {4.0, 4.0, 9.0};
+    factor.solve(v.data(), 1);
+    for (const double value : v) CHECK(std::isfinite(value));
+    CHECK_EQUAL(v[2], 1.0);
 }
