@@ -456,6 +456,21 @@ class Engine:
         n = int(self._core.n_fused())
         return self.problem.n_nodes < 8 * n < 8 * self.problem.n_nodes and not self._core.left_open(n)
 
+    def contract(self, any_set: bool, checks: int) -> bool:
+        """Put proven clusters of a complete graph in the place of their nodes: where that at least halves the pairs, or
+        whatever is found. Costs a pass over the pairs and a few over those inside candidate sets."""
+        return bool(self._core.contract(any_set, checks))
+
+    def apart(self) -> float:
+        """How much larger the gap could be and still show that all rows of `point` differ at the solution too, but for
+        those that are contracted."""
+        return float(self._core.apart())
+
+    @property
+    def finishing_work(self) -> float:
+        """Edges that `finish` typically visits."""
+        return float(self._core.finishing_work())
+
     def finish(self) -> Finish:
         told = self._core.finish()
         return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"], told["work"])

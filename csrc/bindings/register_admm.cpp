@@ -240,7 +240,7 @@ void register_admm(py::module_& module) {
             },
             py::arg("x"))
         .def("duals",
-             [](const Admm& self) {
+             [](Admm& self) {
                  const Index m = static_cast<Index>(self.labels().size()),
                              d = static_cast<Index>(self.x().size()) / m;
                  py::array_t<double> out({self.n_edges(), d});
@@ -259,6 +259,10 @@ void register_admm(py::module_& module) {
                  }
                  return to_matrix(out, m, static_cast<Index>(out.size()) / m);
              })
+        .def("contract", &Admm::contract, py::arg("any"), py::arg("checks"),
+             py::call_guard<py::gil_scoped_release>())
+        .def("apart", &Admm::apart, py::call_guard<py::gil_scoped_release>())
+        .def("finishing_work", &Admm::finishing_work)
         .def("primal_residual", &Admm::primal_residual)
         .def("n_fused", &Admm::n_fused, py::call_guard<py::gil_scoped_release>())
         .def("left_open", &Admm::left_open, py::arg("n_clusters"))

@@ -54,6 +54,19 @@ void Admm::sweep(double alpha, bool check) {
 }
 
 bool Admm::run(Index iterations) {
+    if (inner_) {
+        const Index before = inner_->n_iter_;
+        const double work = inner_->sweep_work_;
+        inner_->tightening_ = tightening_;
+        const bool met = inner_->run(iterations);
+        n_iter_ += inner_->n_iter_ - before;
+        since_start_ += inner_->n_iter_ - before;
+        sweep_work_ += inner_->sweep_work_ - work;
+        last_ = inner_->last_;
+        finished_.clear();
+        x_ = lifted(inner_->x_);
+        return met;
+    }
     unproject();
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
@@ -187,6 +200,11 @@ void Admm::fused_point(Vector& out) {
     Labels labels;
     Vector sums(x_.size()), count(x_.size());
     out.resize(x_.size());
+    if (inner_) {
+        inner_->fused_point(sums);
+        out = lifted(sums);
+        return;
+    }
     fuse(labels, sums, count, out);
 }
 
@@ -277,19 +295,16 @@ void Admm::adapt_edges() {
 Certificate Admm::certify(const Vector& x) {
     unproject();
     tightening_ = 1.0;  // the verdict is by the tolerance that was asked for
-    const double alpha = 0.0;
-    Coupling::SweepRequest request;
-    request.step = step(alpha);
-    double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
-    stretch_ = 1.0;
+    double penalty = measure(x);
     if (loss_.singular) {
         // The corrected duals take the place of the state until the next run, so that the duals handed out
         // are the ones judged.
         coupling_->keep_state();
         projected_ = true;
         project_null();
+        Coupling::SweepRequest request;
         request.kind = SweepKind::kProject;
-        request.step = step(alpha);
+        request.step = step(0.0);
         request.phi = &phi_;
         request.commit = false;
         const double largest = coupling_->sweep(request, x, s_, nullptr).largest;
@@ -302,6 +317,7 @@ Certificate Admm::certify(const Vector& x) {
 }
 
 double Admm::primal_residual() {
+    if (inner_) return inner_->primal_residual();
     double absolute = 0.0;
     coupling_->primal_residual(step(0.0), x_, &absolute);
     return absolute;
@@ -319,11 +335,17 @@ void Admm::restart() {
     tightening_ = 1.0;
     clip_ = 100.0;
     sweep_work_ = 0.0;
+    if (inner_) return;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
     coupling_->solve_x(loss_, rhs_, x_);
 }
 
 void Admm::set_lam(double lam) {
+    if (inner_ && move_inner(lam)) {
+        lam_ = lam;
+        return restart();
+    }
+    expand();
     unproject();
     Coupling::SweepRequest request;
     request.kind = SweepKind::kMove;
@@ -335,6 +357,7 @@ void Admm::set_lam(double lam) {
 }
 
 void Admm::set_loss(QuadraticLoss loss) {
+    expand();
     unproject();
     loss_ = std::move(loss);
     sweep(0.0, false);
@@ -353,6 +376,7 @@ void Admm::pass_state(StateStream& stream) {
 }
 
 std::vector<double> Admm::state() {
+    expand();
     unproject();
     std::vector<double> numbers;
     StateStream stream(numbers, true);
@@ -361,6 +385,7 @@ std::vector<double> Admm::state() {
 }
 
 void Admm::restore(std::vector<double> numbers) {
+    expand();
     unproject();
     StateStream stream(numbers, false);
     pass_state(stream);
@@ -372,6 +397,7 @@ void Admm::restore(std::vector<double> numbers) {
 }
 
 void Admm::warm_start(const Vector& x) {
+    expand();
     x_ = x;
     finished_.clear();
     best_ = {};

@@ -58,6 +58,17 @@ class Admm {
     // when the iteration's own balance does, whose duals finish() or certify() must still bring into the
     // range of the Hessians). No allocation, but for the direct factor of an edge list (edge_coupling.cpp).
     bool run(Index iterations);
+    // Puts proven clusters of a complete graph in the place of their nodes (see contraction.cpp), where that
+    // at least halves the pairs, or where `any` is found; what follows goes on there.
+    // `checks` bounds the effort for each of them.
+    bool contract(bool any, Index checks);
+    // Nodes of the problem that the iteration runs on.
+    Index n_groups() const { return inner_ ? inner_->n_groups() : loss_.n_nodes; }
+    // At least 1: no two rows of x(), the contracted ones apart, are equal at the solution, by the gap alone.
+    double apart();
+    // Edges that finish() typically visits.
+    double finishing_work() const;
+
     // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
     // was, so run() may go on.
     FinishReport finish();
@@ -80,6 +91,7 @@ class Admm {
     void fused_point(Vector& out);
     // Components of the edges whose dual lies inside its ball.
     Index n_fused() {
+        if (inner_) return inner_->n_fused();
         if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
         return n_fused_;
     }
@@ -90,7 +102,10 @@ class Admm {
     double sweep_work() const { return sweep_work_; }
     // Whether finish() would leave that many clusters at the raw point.
     bool left_open(Index n_clusters) const;
-    void duals(double* out) const { coupling_->duals(lam_, out); }
+    void duals(double* out) {
+        expand();
+        coupling_->duals(lam_, out);
+    }
 
     // The finished point after finish(), else the present iterate.
     const Vector& x() const { return finished_.empty() ? x_ : finished_; }
@@ -106,7 +121,28 @@ class Admm {
     Index n_edges() const { return coupling_->n_edges(); }
 
   private:
+    // A set of nodes whose flow is known: nodes of the core are numbered in `place`, others have -1.
+    struct Core {
+        Labels place;
+        Index n = 0;
+        std::unique_ptr<Coupling> flow;
+        double largest = 0.0;  // of its norms
+    };
+
     StepParameters step(double alpha) const;
+    bool proportional() const;
+    Core core_of(const std::vector<std::int32_t>& nodes) const;
+    double settle_clusters(double largest);
+    Vector force_inside(const Labels& place, Index n) const;
+    // Whether a flow was found; kFar: the first look ruled it out.
+    enum class Flow { kFits, kOpen, kNone, kFar };
+    Flow settle_flow(Core& core, Index checks);
+    double measure(const Vector& x);
+    bool constant_on_cores(const Vector& x) const;
+    Vector restricted(const Vector& x) const;
+    Vector lifted(const Vector& x) const;
+    void expand();
+    bool move_inner(double lam);
     void sweep(double alpha, bool check);
     Certificate judge(const Vector& x, double penalty);
     bool check();
@@ -144,6 +180,10 @@ class Admm {
         false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;
     FinishedPartition best_;
+    // While the problem is contracted: its cores, the group of each node, and the problem between the groups.
+    std::vector<Core> cores_;
+    Labels groups_;
+    std::unique_ptr<Admm> inner_;
     PcgWork work_;
 };
 

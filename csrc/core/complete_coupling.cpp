@@ -17,6 +17,34 @@ constexpr Index kChunkNumbers = 100000;
 constexpr Index kMaxChunks = 16;
 constexpr double kNarrowRange = 1e-12;
 
+// Where the pairs of a layout lie, without a division a pair.
+class PairPlaces {
+  public:
+    explicit PairPlaces(const PairLayout& layout)
+        : layout_(layout), tile_(layout.tile()), blocks_(layout.n_blocks()) {
+        for (Index into = 0; into < layout.n_blocks(); ++into) start_.push_back(into / tile_ * tile_);
+        for (Index column = 0; column < layout.n_nodes; ++column) block_.push_back(column / layout.lanes);
+        for (Index strip = 0; strip < layout.n_strips(); ++strip)
+            before_.push_back(layout.blocks_before(strip));
+    }
+    // Entry 0 of the vector of two nodes.
+    Index operator()(Index a, Index b) const {
+        const Index i = a < b ? a : b, j = a < b ? b : a;
+        const Index strip = i / PairLayout::kStrip, first = layout_.first_block(strip), block = block_[at(j)],
+                    into = block - first, start = start_[at(into)], left = blocks_ - first - start,
+                    width = left < tile_ ? left : tile_;
+        return (before_[at(strip)] + layout_.rows(strip) * start + (i - strip * PairLayout::kStrip) * width +
+                into - start) *
+                   layout_.n_features * layout_.lanes +
+               j - block * layout_.lanes;
+    }
+
+  private:
+    PairLayout layout_;
+    Index tile_, blocks_;
+    std::vector<Index> start_, block_, before_;
+};
+
 class CompleteCoupling final : public Coupling {
   public:
     CompleteCoupling(Index m, Index d, double weight, const Vector& r, const Vector& common_null, bool narrow)
@@ -263,12 +291,15 @@ class CompleteCoupling final : public Coupling {
             const double* const xi = x.data() + i * d_;
             const double* const xj = blocks.data() + j * d_;
             const Index first = std::max<Index>(0, i + 1 - j), last = std::min(lanes, m_ - j);
+            double copies[most];
+            for (Index l = first; l < last; ++l)
+                copies[l] = copies_.empty() ? 1.0 : copies_[at(i)] * copies_[at(j + l)];
             for (Index k = 0; k < d_; ++k)
                 for (Index l = first; l < last; ++l) {
                     const double u = xi[k] - xj[k * lanes + l], theta = keep[l] * y[k * lanes + l];
-                    gaps[l] += (u - theta) * (u - theta);
-                    aparts[l] += u * u;
-                    splits[l] += theta * theta;
+                    gaps[l] += copies[l] * (u - theta) * (u - theta);
+                    aparts[l] += copies[l] * u * u;
+                    splits[l] += copies[l] * theta * theta;
                 }
         });
         double gap = 0.0, apart = 0.0, split = 0.0;
@@ -321,11 +352,11 @@ class CompleteCoupling final : public Coupling {
     }
 
     std::vector<Labels> partitions(double lam, Index& middle) const override {
-        Ladder ladder(m_, lam);
-        for_each_norm([&](Index i, Index j, double n) {
-            ladder.add(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), n);
-        });
-        return ladder.partitions(middle);
+        return climb(Ladder(m_, lam), middle);
+    }
+    std::vector<Labels> sets_within(const std::vector<double>& bounds) const override {
+        Index unused = 0;
+        return climb(Ladder(m_, bounds), unused);
     }
 
     Index fused_labels(double lam, Labels& labels) override {
@@ -347,6 +378,72 @@ class CompleteCoupling final : public Coupling {
         for (Index i = 0; i < m_; ++i) out.r[at(labels[at(i)])] += r_[i];
         return out;
     }
+
+    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups) const override {
+        Vector r(at(n_groups), 0.0);
+        for (Index i = 0; i < m_; ++i)
+            if (labels[at(i)] >= 0) r[at(labels[at(i)])] += r_[i];
+        auto out = std::make_unique<CompleteCoupling>(n_groups, d_, weight_, r, common_null_, false);
+        out->copies_.assign(at(n_groups), 0.0);
+        for (Index i = 0; i < m_; ++i)
+            if (labels[at(i)] >= 0) out->copies_[at(labels[at(i)])] += copies_.empty() ? 1.0 : copies_[at(i)];
+        const PairPlaces target(out->wide_layout_);
+        const auto add = [&](const auto* y, const PairLayout& layout) {
+            for_each_between(labels, layout, [&](Index i, Index j, Index place) {
+                const Index a = labels[at(i)], b = labels[at(j)];
+                const double mass = r[at(a)] * r[at(b)], own = r_[i] * r_[j],
+                             share = mass > 0.0 ? (a < b ? own : -own) / mass : 0.0;
+                double* const to = out->y_.data() + target(a, b);
+                for (Index k = 0; k < d_; ++k)
+                    to[k * kLanes] += share * static_cast<double>(y[place + k * layout.lanes]);
+            });
+        };
+        if (is_narrow_)
+            add(narrow_.data(), narrow_layout_);
+        else
+            add(y_.data(), wide_layout_);
+        return out;
+    }
+
+    void put_part(const Coupling& source, const Labels& labels) override {
+        if (is_narrow_) {
+            widen();
+            is_narrow_ = kept_narrow_ = false;
+        }
+        if (y_.size() == 0) y_ = Buffer(wide_layout_.size());
+        const auto& other = static_cast<const CompleteCoupling&>(source);
+        const PairPlaces origin(other.wide_layout_);
+        for_each_between(labels, wide_layout_, [&](Index i, Index j, Index place) {
+            const Index a = labels[at(i)], b = labels[at(j)];
+            const double sign = a < b ? 1.0 : -1.0;
+            const double* const from = other.y_.data() + origin(a, b);
+            for (Index k = 0; k < d_; ++k) y_[place + k * kLanes] = sign * from[k * kLanes];
+        });
+    }
+
+    void release() override {
+        y_ = Buffer();
+        kept_ = Buffer();
+        is_narrow_ = kept_narrow_ = false;
+    }
+
+    double share_within(double bound) const override {
+        // One block in this many, at a distance that shares no factor with the rows of a strip.
+        constexpr Index every = 61;
+        Index count = 0, seen = 0, place = 0;
+        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
+            if (place++ % every != 0) return;
+            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l) {
+                double squared = 0.0;
+                for (Index k = 0; k < d_; ++k) squared += square(y[k * lanes + l]);
+                ++seen;
+                if (squared <= bound * bound) ++count;
+            }
+        });
+        return seen > 0 ? static_cast<double>(count) / static_cast<double>(seen) : 0.0;
+    }
+
+    double node_weight(Index i) const override { return r_[i]; }
 
     void duals(double lam, double* out) const override {
         const double radius = lam * (1.0 - ball_shrink(d_));
@@ -398,6 +495,26 @@ class CompleteCoupling final : public Coupling {
                 // A pair of weight zero is no edge.
                 if (r_[i] > 0.0 && r_[j + l] > 0.0) action(i, j + l, std::sqrt(squared[l]));
         });
+    }
+
+    std::vector<Labels> climb(Ladder ladder, Index& middle) const {
+        for_each_norm([&](Index i, Index j, double n) {
+            ladder.add(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), n);
+        });
+        return ladder.partitions(middle);
+    }
+
+    // action(i, j, place) for the pairs i < j of nodes of different groups; label -1 is no group.
+    template <class Action>
+    void for_each_between(const Labels& labels, const PairLayout& layout, const Action& action) const {
+        std::vector<Index> members;
+        for (Index i = 0; i < m_; ++i)
+            if (labels[at(i)] >= 0) members.push_back(i);
+        const PairPlaces places(layout);
+        for (std::size_t a = 0; a < members.size(); ++a)
+            for (std::size_t b = a + 1; b < members.size(); ++b)
+                if (labels[at(members[a])] != labels[at(members[b])])
+                    action(members[a], members[b], places(members[a], members[b]));
     }
 
     void make_room() {
@@ -461,6 +578,7 @@ class CompleteCoupling final : public Coupling {
     Buffer r_, x_rows_, x_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_, room_;
     BufferOf<float> r_single_, x_rows_single_, x_blocks_single_;
     std::vector<PairChunk> chunks_;
+    Vector copies_;  // nodes of the whole graph in each, where these are groups
     Vector common_null_, factor_, shifted_, node_, total_, scratch_;
     UnionFind sets_;
 };

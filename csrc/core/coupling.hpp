@@ -93,6 +93,21 @@ class Coupling {
     virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
                                   Index n_clusters) const = 0;
 
+    // The graph between groups of nodes (label -1: left out), whose weights are the groups' sums, with the
+    // mean of the state over the pairs of two groups; and the way back, where every such pair gets that state
+    // (complete graphs only).
+    virtual std::unique_ptr<Coupling> part(const Labels&, Index /*n_groups*/) const { return nullptr; }
+    virtual void put_part(const Coupling&, const Labels&) {}
+    // Frees the state: parts that cover every pair will be put back.
+    virtual void release() {}
+    // Components of the pairs with ||y|| <= bound, for ascending bounds, each partition once (complete graphs
+    // only).
+    virtual std::vector<Labels> sets_within(const std::vector<double>&) const { return {}; }
+    // Roughly the share of pairs with ||y|| <= bound, from a few of them (complete graphs only).
+    virtual double share_within(double /*bound*/) const { return 0.0; }
+    // r_i of a complete graph's weights W r_i r_j.
+    virtual double node_weight(Index) const { return 1.0; }
+
     // v_e = w_e P(y_e), rows in the order of the edges (i < j, lexicographic).
     virtual void duals(double lam, double* out) const = 0;
     virtual Index n_edges() const = 0;

@@ -144,13 +144,18 @@ double Admm::balance_inside(double& work, double budget, double inner) {
     return largest;
 }
 
+double Admm::finishing_work() const {
+    if (inner_) return inner_->finishing_work();
+    return kFullNewton * static_cast<double>(coupling_->n_edges());
+}
+
 // Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
 double Admm::finishing_budget() const { return std::fmax(kFreeWork, 0.25 * sweep_work_); }
 
 // Nearly every node of a large edge list is a cluster of its own: Newton over them would cost many times the
 // sweeps, and sharper duals as much as those.
 bool Admm::left_open(Index n_clusters) const {
-    return !coupling_->complete() && 4 * n_clusters > 3 * loss_.n_nodes &&
+    return 4 * n_clusters > 3 * loss_.n_nodes &&
            kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach;
 }
 
@@ -175,14 +180,23 @@ FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
 
 FinishReport Admm::finish() {
     const Index m = loss_.n_nodes, d = loss_.n_features;
+    if (inner_) {
+        const FinishReport told = inner_->finish();
+        n_clusters_ = told.n_clusters;
+        for (Index i = 0; i < m; ++i) labels_[at(i)] = inner_->labels_[at(groups_[at(i)])];
+        if (!inner_->finished_.empty()) finished_ = lifted(inner_->finished_);
+        x_ = lifted(inner_->x_);
+        return told;
+    }
     unproject();
     FinishReport report;
     const double budget = finishing_budget();
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
     // good.
-    if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) {
+    if ((kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) ||
+        (coupling_->complete() && left_open(n_fused()))) {
         finished_ = x_;
-        labels_ = fused_labels_;
+        for (Index i = 0; i < m; ++i) labels_[at(i)] = static_cast<std::int32_t>(i);
         n_clusters_ = report.n_clusters = m;
         report.accepted = report.untouched = true;
         return report;
@@ -253,8 +267,10 @@ FinishReport Admm::finish() {
         labels_ = labels;
         n_clusters_ = n_clusters;
         x_ = x;
-        const double largest = repair(report.work, budget);
-        report.proven = solution.stationary && largest <= lam_ * (1.0 + kFits * ball_shrink(d));
+        double largest = repair(report.work, budget);
+        const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
+        if (solution.stationary && largest > bound) largest = settle_clusters(largest);
+        report.proven = solution.stationary && largest <= bound;
         if (report.proven) {
             // The exact partition: by strict convexity no other can be lower.
             best = {labels, n_clusters, x, solution.objective, solution.rounding};

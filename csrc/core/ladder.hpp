@@ -1,8 +1,8 @@
 // Components along a ladder of margins, from one pass over the edges.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -12,15 +12,19 @@ namespace fusionopt {
 
 class Ladder {
   public:
-    Ladder(Index n_nodes, double lam) : sets_(n_nodes) {
-        for (int k = 0; k < kRungs; ++k) bounds_[static_cast<std::size_t>(k)] = lam * (1.0 + kMargins[k]);
+    // Rungs at the given norms, ascending.
+    Ladder(Index n_nodes, std::vector<double> bounds)
+        : sets_(n_nodes), bounds_(std::move(bounds)), waiting_(bounds_.size()) {}
+    Ladder(Index n_nodes, double lam)
+        : Ladder(n_nodes, std::vector<double>(std::begin(kMargins), std::end(kMargins))) {
+        for (double& bound : bounds_) bound = lam * (1.0 + bound);
     }
     void add(std::int32_t i, std::int32_t j, double norm) {
         if (norm <= bounds_[0]) {
             sets_.join(i, j);
             return;
         }
-        if (!(norm <= bounds_[kRungs - 1])) return;
+        if (!(norm <= bounds_.back())) return;
         std::size_t rung = 1;
         while (norm > bounds_[rung]) ++rung;
         if (sets_.find(i) != sets_.find(j)) waiting_[rung].emplace_back(i, j);
@@ -31,21 +35,20 @@ class Ladder {
         std::vector<Labels> out;
         Labels labels;
         Index last = -1;
-        for (int k = 0; k < kRungs; ++k) {
-            for (const auto& [i, j] : waiting_[static_cast<std::size_t>(k)]) sets_.join(i, j);
+        for (std::size_t k = 0; k < bounds_.size(); ++k) {
+            for (const auto& [i, j] : waiting_[k]) sets_.join(i, j);
             const Index count = sets_.labels(labels);
             if (count != last) out.push_back(labels);
             last = count;
-            if (k == kMarginZero) middle = static_cast<Index>(out.size()) - 1;
+            if (static_cast<int>(k) == kMarginZero) middle = static_cast<Index>(out.size()) - 1;
         }
         return out;
     }
 
   private:
-    static constexpr int kRungs = static_cast<int>(std::size(kMargins));
     UnionFind sets_;
-    std::array<double, kRungs> bounds_{};
-    std::array<std::vector<std::pair<std::int32_t, std::int32_t>>, kRungs> waiting_;
+    std::vector<double> bounds_;
+    std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> waiting_;
 };
 
 }  // namespace fusionopt

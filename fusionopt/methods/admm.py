@@ -34,6 +34,16 @@ _RETRY = 0.01
 _PATIENCE = 2.0
 """How far beyond the sweeps that the tolerance took they go on for a sharper partition."""
 _EXTRA_ITERATIONS = 5000
+_FIRST_CONTRACTION = 10
+"""Sweeps of a complete graph before it is first looked at for clusters; then at twice as many, and so on."""
+_QUICK_CHECKS, _FLOW_CHECKS = 2, 20
+"""Checks of the flow inside a candidate cluster at the first look, and later."""
+_CHEAP = 0.01
+"""Finishing a complete graph at once may cost this share of the sweeps so far."""
+_EXACT_WORK = 1e6
+"""Numbers that may be visited for an exact solution where the partition is known without it."""
+_WITHIN_REACH = 1e-5
+"""A gap this many times smaller than the one met is worth sweeping for where it would prove the partition."""
 _FREE_WORK = 6e6
 """Edges that may be visited for the sake of a proof, however little the tolerance took."""
 
@@ -106,10 +116,12 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             last = engine.last()
         if met or n_iter % engine.check_every == 0:
             stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
+        if not met:
+            effort.contract(n_iter)
         if not stopped and effort.due(met, n_iter):
             sharper = True
             while sharper:
-                finish = engine.finish()
+                finish = effort.finish()
                 proven = finish.proven
                 x = engine.point()
                 certificate = engine.certify(x)
@@ -181,6 +193,11 @@ class _Effort:
         self._sharper = list(_SHARPENINGS)
         self._next_stall = float(_LONG)
         self.newton_steps = 0
+        self._complete = engine.problem.graph.is_complete
+        self._next_contraction = _FIRST_CONTRACTION
+        self._apart = False
+        self._enough = np.inf
+        self._met_work = 0.0
 
     def stalls(self, n_iter: int, last: Certificate) -> bool:
         """Whether the gap is small and still not met after many sweeps: there Newton is the faster method."""
@@ -203,8 +220,23 @@ class _Effort:
         self._sharper.pop(0)
         return True
 
+    def contract(self, n_iter: int) -> None:
+        """On a complete graph: look for clusters that can be proven while the gap is still open."""
+        if self._complete and n_iter >= self._next_contraction:
+            first = self._next_contraction == _FIRST_CONTRACTION
+            self._next_contraction = 2 * n_iter
+            self._engine.contract(False, _QUICK_CHECKS if first else _FLOW_CHECKS)
+
+    def finish(self) -> Finish:
+        """The core's finishing, where the gap alone does not settle the partition."""
+        if self._apart:
+            return Finish(accepted=True, proven=True, untouched=False, n_clusters=0, work=0.0)
+        return self._engine.finish()
+
     def due(self, met: bool, n_iter: int) -> bool:
         """Whether to finish now, given that the present tolerance is met."""
+        if self._complete:
+            return self._due_complete(met, n_iter)
         if met and self._met_at == 0:
             self._met_at = n_iter
             if self._engine.half_open and not self._refine_for_proof():
@@ -215,10 +247,37 @@ class _Effort:
                 return False
         return (met and n_iter >= self._next) or n_iter >= self._last_chance
 
+    def _due_complete(self, met: bool, n_iter: int) -> bool:
+        """On a complete graph Newton over many centres costs as much as many sweeps: where clusters are proven already
+        and a gap within reach of the sweeps would tell all others apart, these go on to that gap."""
+        engine = self._engine
+        last_chance = self._met_at > 0 and engine.sweep_work >= self._enough
+        if not (met and n_iter >= self._next) and not last_chance:
+            return False
+        first = self._met_at == 0
+        if first:
+            self._met_at = n_iter
+            engine.contract(True, _FLOW_CHECKS)
+            self._met_work = engine.sweep_work
+            self._enough = _PATIENCE * engine.sweep_work
+        work = engine.finishing_work
+        cheap = work <= max(_CHEAP * engine.sweep_work, _EXACT_WORK / engine.problem.n_features)
+        if cheap and not (first and engine.half_open):
+            return True
+        share = engine.apart()
+        self._apart = share >= 1.0 and not cheap
+        if share >= 1.0 or last_chance:
+            return True
+        self._factor *= 0.8 * share if share > _WITHIN_REACH else _SHARPER
+        engine.tighten(self._factor)
+        return False
+
     def spent(self, finish: Finish, n_iter: int) -> bool:
         """A finished partition that is not proven: whether to leave it at that."""
         self._finishes += 1
         self._work += finish.work
+        if self._complete:
+            return self._spent_complete(finish)
         graph = self._engine.problem.graph
         swept = 2.0 * n_iter * graph.n_edges
         free = _FREE_WORK
@@ -229,16 +288,22 @@ class _Effort:
         extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
         if self._finishes >= _MAX_FINISHES or not (self._sharper or all_fused):
             return True
-        # Where groups have formed the partition is what is asked for, and worth as much again; on complete graphs,
-        # where sweeps converge fast, twice as much.
+        # Where groups have formed the partition is what is asked for, and worth as much again.
         share = 0.5
         if 2 * finish.n_clusters < graph.n_nodes:
-            share = 2.0 if graph.is_complete else 1.0
+            share = 1.0
         left = max(free, share * swept) - self._work - extra
         # What is left goes into sweeps at most; then comes the last attempt.
         sweeps = min(left / (2.0 * graph.n_edges), 10.0 * self._met_at + _EXTRA_ITERATIONS)
         self._last_chance = n_iter + max(sweeps, _PATIENCE * self._met_at)
         return left < 0.0
+
+    def _spent_complete(self, finish: Finish) -> bool:
+        """The same on a complete graph, where sweeps converge fast: twice what the tolerance took is worth it."""
+        free = 4 * _FREE_WORK if finish.n_clusters == 1 else _FREE_WORK
+        left = max(free, 2.0 * self._met_work) - self._work - (self._engine.sweep_work - self._met_work)
+        self._enough = self._engine.sweep_work + left
+        return self._finishes >= _MAX_FINISHES or left < 0.0
 
     def sharpen(self, finished: bool, n_iter: int) -> bool:
         """Ask for sharper duals before the next attempt; True where they are there already."""

@@ -125,3 +125,21 @@ def test_second_stage_reaches_small_gaps(eps: float) -> None:
     primal, dual = evaluate.objective(stated, result.x), evaluate.dual_value(stated, result.edge_duals())
     assert primal - dual <= max(eps, 1e-13) * primal
     assert result.n_iter < 500
+
+
+@pytest.mark.parametrize("level", ["few", "half"])
+def test_contracted_clusters_keep_their_certificate(level: str) -> None:
+    """Clusters proven on the way stand for their nodes: the duals of all pairs hold, cold and on a path."""
+    stated = problems.gauss(100, level)
+    problem = FusionProblem(SquaredDistance(stated.points), lam=stated.lam)
+    instance = catalogue.squared(stated.points, stated.lam)
+    grid = stated.lam * np.array([0.8, 0.9, 1.0, 1.1])
+    for dtype in ("float64", "float32"):
+        settings = AdmmSettings(dtype=dtype)
+        cold = fusionopt.solve(problem, settings)
+        path = fusionopt.solution_path(problem, grid, settings=settings)
+        assert cold.n_clusters == path.results[2].n_clusters == stated.n_clusters
+        assert cold.proven and path.results[2].proven
+        oracles.assert_solved(instance, cold)
+        oracles.assert_same_partition(path.results[2].labels, cold.labels)
+        assert all(r.status == "optimal" for r in path.results)

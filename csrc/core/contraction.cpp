@@ -1,0 +1,330 @@
+// Contraction of a complete graph with weights W r_i r_j. A set C of nodes is fused at the optimum if a flow
+// inside it balances what its nodes want of each other,
+//     sum_{j in C} W r_i r_j z_ij = q_i - (r_i / r_C) sum_C q,   ||z_ij|| <= lam,
+// which the solution elsewhere does not enter where every H_i is h r_i I: the others pull at all of C in
+// proportion to r_i. Such a flow serves every larger lam too. The problem between the proven sets has the
+// same form (q, h and r summed), so the iteration goes on there from the means of its state, and neither
+// objective, dual value nor gap change.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "core/admm.hpp"
+
+namespace fusionopt {
+
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Norms, in units of lam, of the pairs that hold a candidate set together: those of its rim are still moving.
+constexpr double kBounds[] = {0.9, 1.003, 1.01, 1.03};
+constexpr double kWorthwhile = 0.5;   // share of the pairs that may be left
+constexpr double kLeastShare = 0.01;  // of the pairs in a set that is worth a flow
+constexpr double kLeastInside = 0.5;  // pairs a node within the largest of the norms, or there are no sets
+constexpr Index kMaxFlowChecks = 30;  // for a cluster of the solution
+constexpr Index kFlowCheck = 3;       // sweeps between two
+constexpr double kSame = 0.8;         // a set that has lost so few of its nodes is as far from a flow
+constexpr double kSlow = 0.7;         // least progress between two
+constexpr double kFits = 4.0;         // as in finish.cpp
+
+std::size_t at(Index k) { return static_cast<std::size_t>(k); }
+double pairs(Index n) { return 0.5 * static_cast<double>(n) * static_cast<double>(n - 1); }
+
+}  // namespace
+
+// What the flow inside a set has to balance.
+Vector Admm::force_inside(const Labels& place, Index n) const {
+    const Index d = loss_.n_features;
+    Vector b(at(n * d)), r(at(n)), total(at(d), 0.0);
+    double sum = 0.0;
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        const Index own = place[at(i)];
+        if (own < 0) continue;
+        r[at(own)] = coupling_->node_weight(i);
+        sum += r[at(own)];
+        for (Index k = 0; k < d; ++k) {
+            b[at(own * d + k)] = loss_.linear[at(i * d + k)];
+            total[at(k)] += b[at(own * d + k)];
+        }
+    }
+    for (Index i = 0; i < n; ++i)
+        for (Index k = 0; k < d; ++k) b[at(i * d + k)] -= r[at(i)] / sum * total[at(k)];
+    return b;
+}
+
+// Douglas-Rachford between the balls and the flows that balance: a sweep of the pairs of the set with
+// potentials in the place of rho x. The potentials also tell where there is no such flow: then
+// <b, phi> > lam sum w ||phi_i - phi_j|| for some phi.
+Admm::Flow Admm::settle_flow(Core& core, Index checks) {
+    const Index d = loss_.n_features;
+    const Vector b = force_inside(core.place, core.n);
+    const Labels one(at(core.n), 0);
+    Vector phi(b.size(), 0.0), s(b.size()), g(b.size()), e(b.size());
+    Coupling& flow = *core.flow;
+    flow.use(&pool_);
+    Coupling::SweepRequest relax, project;
+    relax.step = project.step = {lam_, 1.0, 0.0, 1.0};
+    project.kind = SweepKind::kProject;
+    project.phi = &phi;
+    double excess = std::numeric_limits<double>::infinity();
+    flow.sweep(relax, phi, s, &g);
+    relax.step.alpha = options_.relaxation;
+    for (Index k = 0; k < checks; ++k) {
+        for (std::size_t a = 0; a < e.size(); ++a) e[a] = b[a] - g[a];
+        flow.balance(one, 1, e, 0.0, 0.0, phi);
+        project.commit = false;
+        core.largest = flow.sweep(project, phi, e, nullptr).largest;
+        if (core.largest <= lam_ * (1.0 + kFits * ball_shrink(d))) {
+            project.commit = true;
+            flow.sweep(project, phi, e, nullptr);
+            return Flow::kFits;
+        }
+        // Too slow: next to the lam where the set fuses, which sweeps of everything settle as well.
+        const double before = excess;
+        excess = core.largest - lam_;
+        if (k > 1 && excess > kSlow * before) return Flow::kOpen;
+        for (Index l = 0; l < kFlowCheck; ++l) {
+            for (std::size_t a = 0; a < e.size(); ++a) e[a] = b[a] + s[a];
+            flow.balance(one, 1, e, 0.0, 0.0, phi);
+            const bool look = l == 0 || l + 1 == kFlowCheck;
+            const double penalty = flow.sweep(relax, phi, s, look ? &g : nullptr).penalty;
+            if (look && dot(b, phi) > lam_ * penalty * (1.0 + kEps * flow.chain()))
+                return k == 0 && l == 0 ? Flow::kFar : Flow::kNone;
+        }
+    }
+    return Flow::kOpen;
+}
+
+// Whether every H_i is h r_i I, h > 0.
+bool Admm::proportional() const {
+    if (!coupling_->complete() || loss_.dense || loss_.singular) return false;
+    double least = kInfinity, most = 0.0;
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        const double r = coupling_->node_weight(i);
+        if (!(r > 0.0)) continue;
+        least = std::fmin(least, loss_.eigenvalues[at(i)] / r);
+        most = std::fmax(most, loss_.eigenvalues[at(i)] / r);
+    }
+    return most <= least * (1.0 + 4.0 * kEps);
+}
+
+Admm::Core Admm::core_of(const std::vector<std::int32_t>& nodes) const {
+    Core core;
+    core.n = static_cast<Index>(nodes.size());
+    core.place.assign(at(loss_.n_nodes), -1);
+    for (Index k = 0; k < core.n; ++k) core.place[at(nodes[at(k)])] = static_cast<std::int32_t>(k);
+    core.flow = coupling_->part(core.place, core.n);
+    return core;
+}
+
+// Flows for the clusters of labels_ whose worst_ norm lies outside its ball. Returns the largest norm there
+// is then.
+double Admm::settle_clusters(double largest) {
+    if (!proportional()) return largest;
+    const double bound = lam_ * (1.0 + kFits * ball_shrink(loss_.n_features));
+    std::vector<std::vector<std::int32_t>> nodes(at(n_clusters_));
+    std::vector<double> worst(at(n_clusters_), 0.0);
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        nodes[at(labels_[at(i)])].push_back(static_cast<std::int32_t>(i));
+        worst[at(labels_[at(i)])] = std::fmax(worst[at(labels_[at(i)])], worst_[at(i)]);
+    }
+    double out = 0.0;
+    for (std::size_t c = 0; c < nodes.size(); ++c) {
+        if (worst[c] > bound) {
+            Core core = core_of(nodes[c]);
+            if (settle_flow(core, kMaxFlowChecks) == Flow::kFits) {
+                worst[c] = core.largest;
+                coupling_->put_part(*core.flow, core.place);
+            }
+            for (const std::int32_t i : nodes[c]) worst_[at(i)] = worst[c];
+        }
+        out = std::fmax(out, worst[c]);
+    }
+    return out;
+}
+
+bool Admm::contract(bool any, Index checks) {
+    if (inner_) return inner_->contract(any, checks);
+    const Index m = loss_.n_nodes;
+    if (!proportional()) return false;
+    const double all = pairs(m), wanted = any ? all : kWorthwhile * all;
+    std::vector<double> bounds(std::begin(kBounds), std::end(kBounds));
+    for (double& bound : bounds) bound *= lam_;
+    if (!any && coupling_->share_within(bounds.back()) * all < kLeastInside * static_cast<double>(m))
+        return false;
+    unproject();
+    const std::vector<Labels> ladder = coupling_->sets_within(bounds);
+    // From the coarsest sets to the finest; what is proven stays out of the rest.
+    std::vector<std::int32_t> member(at(m), -1);  // of which core
+    std::vector<Core> cores;
+    std::set<std::pair<Index, Index>> known;
+    Vector far(at(m), 0.0);  // size of the set around each node for which no flow was anywhere near
+    for (auto labels = ladder.rbegin(); labels != ladder.rend(); ++labels) {
+        const Index n_sets = 1 + *std::max_element(labels->begin(), labels->end());
+        if (!any && pairs(n_sets) > wanted) break;
+        std::vector<std::vector<std::int32_t>> sets(at(n_sets));
+        for (Index i = 0; i < m; ++i)
+            if (member[at(i)] < 0) sets[at((*labels)[at(i)])].push_back(static_cast<std::int32_t>(i));
+        for (const std::vector<std::int32_t>& nodes : sets) {
+            const Index n = static_cast<Index>(nodes.size());
+            if (n < 2 || (!any && pairs(n) < kLeastShare * all)) continue;
+            if (!known.insert({nodes.front(), n}).second) continue;  // a coarser rung's
+            if (static_cast<double>(n) > kSame * far[at(nodes.front())] && far[at(nodes.front())] > 0.0)
+                continue;
+            Core core = core_of(nodes);
+            const Flow found = settle_flow(core, checks);
+            if (found == Flow::kFar)
+                for (const std::int32_t i : nodes) far[at(i)] = static_cast<double>(n);
+            if (found != Flow::kFits) continue;
+            for (const std::int32_t i : nodes) member[at(i)] = static_cast<std::int32_t>(cores.size());
+            cores.push_back(std::move(core));
+        }
+    }
+    Labels groups(at(m)), own(cores.size(), -1);
+    std::int32_t n_groups = 0;
+    for (Index i = 0; i < m; ++i) {
+        if (member[at(i)] < 0) {
+            groups[at(i)] = n_groups++;
+        } else {
+            std::int32_t& group = own[at(member[at(i)])];
+            if (group < 0) group = n_groups++;
+            groups[at(i)] = group;
+        }
+    }
+    if (cores.empty() || pairs(n_groups) > wanted) return false;
+    groups_ = std::move(groups);
+    cores_ = std::move(cores);
+    QuadraticLoss loss = sum_over_clusters(loss_, groups_, n_groups);
+    loss.constant = loss_.constant;
+    auto inner = std::make_unique<Admm>(std::move(loss), coupling_->part(groups_, n_groups), lam_, options_);
+    inner->rho_ = rho_;
+    inner->stretch_ = stretch_;
+    inner->tightening_ = tightening_;
+    inner->coupling_->set_rho(inner->loss_, rho_);
+    inner->x_ = restricted(x_);
+    inner->sweep(0.0, false);
+    inner->restart();
+    inner->warm_ = false;
+    inner_ = std::move(inner);
+    coupling_->release();
+    n_fused_ = 0;
+    return true;
+}
+
+// How much larger the gap could be and still keep the solution's rows apart: sum_i h_i / 2 ||x_i - x_i*||^2
+// <= gap, so that x_i* = x_j* needs ||x_i - x_j||^2 <= 2 gap (1 / h_i + 1 / h_j).
+double Admm::apart() {
+    if (inner_) return inner_->apart();
+    if (!coupling_->complete() || loss_.dense || loss_.singular) return 0.0;
+    unproject();
+    sweep(0.0, true);
+    const Certificate now = judge(x_, penalty_);
+    const Index m = loss_.n_nodes, d = loss_.n_features;
+    double least = kInfinity;
+    for (Index i = 0; i < m; ++i) {
+        if (!(coupling_->node_weight(i) > 0.0)) continue;  // a node without edges
+        const double own = 1.0 / loss_.eigenvalues[at(i)];
+        for (Index j = 0; j < i; ++j) {
+            if (!(coupling_->node_weight(j) > 0.0)) continue;
+            double squared = 0.0;
+            for (Index k = 0; k < d; ++k) {
+                const double u = x_[at(i * d + k)] - x_[at(j * d + k)];
+                squared += u * u;
+            }
+            least = std::fmin(least, squared / (own + 1.0 / loss_.eigenvalues[at(j)]));
+        }
+    }
+    return 0.5 * least / (now.gap + now.rounding);
+}
+
+// The mean over each group.
+Vector Admm::restricted(const Vector& x) const {
+    const Index d = loss_.n_features, n = 1 + *std::max_element(groups_.begin(), groups_.end());
+    Vector out(at(n * d), 0.0), mass(at(n), 0.0);
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        const Index c = groups_[at(i)];
+        mass[at(c)] += 1.0;
+        for (Index k = 0; k < d; ++k) out[at(c * d + k)] += x[at(i * d + k)];
+    }
+    for (Index c = 0; c < n; ++c)
+        for (Index k = 0; k < d; ++k) out[at(c * d + k)] /= mass[at(c)];
+    return out;
+}
+
+bool Admm::constant_on_cores(const Vector& x) const {
+    const Index d = loss_.n_features;
+    std::vector<Index> first(at(inner_->loss_.n_nodes), -1);
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        Index& known = first[at(groups_[at(i)])];
+        if (known < 0)
+            known = i;
+        else if (!std::equal(x.data() + i * d, x.data() + (i + 1) * d, x.data() + known * d))
+            return false;
+    }
+    return true;
+}
+
+// The penalty at x, and in g_ the row sums of the duals.
+double Admm::measure(const Vector& x) {
+    if (inner_ && !constant_on_cores(x)) expand();
+    if (!inner_) {
+        Coupling::SweepRequest request;
+        request.step = step(0.0);
+        const double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
+        stretch_ = 1.0;
+        return penalty;
+    }
+    const Index d = loss_.n_features;
+    const double penalty = inner_->measure(restricted(x));
+    Vector mass(inner_->g_.size() / at(d), 0.0);
+    for (Index i = 0; i < loss_.n_nodes; ++i) mass[at(groups_[at(i)])] += coupling_->node_weight(i);
+    for (Index i = 0; i < loss_.n_nodes; ++i) {
+        const Index c = groups_[at(i)];
+        const double share = mass[at(c)] > 0.0 ? coupling_->node_weight(i) / mass[at(c)] : 1.0;
+        for (Index k = 0; k < d; ++k) g_[at(i * d + k)] = share * inner_->g_[at(c * d + k)];
+    }
+    for (const Core& core : cores_) {
+        const Vector b = force_inside(core.place, core.n);
+        for (Index i = 0; i < loss_.n_nodes; ++i)
+            if (const Index own = core.place[at(i)]; own >= 0)
+                for (Index k = 0; k < d; ++k) g_[at(i * d + k)] += b[at(own * d + k)];
+    }
+    return penalty;
+}
+
+// Writes the contracted problem's state and the flows of the cores back to the pairs.
+void Admm::expand() {
+    if (!inner_) return;
+    inner_->expand();
+    coupling_->put_part(*inner_->coupling_, groups_);
+    for (const Core& core : cores_) coupling_->put_part(*core.flow, core.place);
+    x_ = lifted(inner_->x_);
+    rho_ = inner_->rho_;
+    stretch_ = inner_->stretch_;
+    coupling_->set_rho(loss_, rho_);
+    inner_.reset();
+    cores_.clear();
+    n_fused_ = 0;
+    sweep(0.0, false);
+}
+
+// A lam at which the cores stay: theirs or a larger one.
+bool Admm::move_inner(double lam) {
+    for (const Core& core : cores_)
+        if (lam < core.largest) return false;
+    inner_->set_lam(lam);
+    return true;
+}
+
+Vector Admm::lifted(const Vector& x) const {
+    const Index d = loss_.n_features;
+    Vector out(at(loss_.n_nodes * d));
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        std::copy_n(x.data() + groups_[at(i)] * d, d, out.data() + i * d);
+    return out;
+}
+
+}  // namespace fusionopt
