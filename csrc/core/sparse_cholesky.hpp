@@ -1,11 +1,12 @@
 // Sparse block Cholesky factor of a symmetric positive definite matrix on a graph: minimum degree ordering,
-// multifrontal factorisation. Made for nearest-neighbour graphs in few dimensions, where the fill is small;
+// supernodal factorisation. Made for nearest-neighbour graphs in few dimensions, where the fill is small;
 // cost() tells before anything is computed.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/front.hpp"
 #include "core/linear.hpp"
 
 namespace fusionopt {
@@ -32,26 +33,34 @@ class SparseCholesky {
     bool ready() const { return ready_; }
 
   private:
+    // What Front, FrontUpdate and FrontEntry are, counted in nodes.
     struct Supernode {
-        Index first = 0, columns = 0;  // in elimination order
-        Index rows_at = 0, rows = 0;   // below the diagonal: positions in rows_
-        Index panel_at = 0;            // in panels_
-        Index update_at = 0;           // in updates_, a stack in post-order
-        std::vector<Index> children;
+        Index first, columns, rows_at, rows, links, entries;
     };
-    template <int Columns>
-    void substitute(double* x, Index given) const;
+    struct Link {
+        Index from, row, width, places;  // which supernode, from which of its rows on
+    };
+    struct Entry {
+        Index edge;
+        std::int32_t column, row;
+    };
+    FrontPlan plan() const;
 
-    Index n_ = 0, block_ = 1, tallest_ = 0;
+    Index n_ = 0, block_ = 1;
     double cost_ = 0.0, entries_ = 0.0;
     bool ready_ = false;
-    std::vector<std::int32_t> order_, place_;  // order_[k]: node eliminated k-th; place_: its inverse
-    std::vector<Supernode> nodes_;
-    std::vector<Index> rows_;           // elimination positions, ascending in each supernode
-    std::vector<Index> start_, entry_;  // by column: edges to later columns
-    std::vector<Index> target_;
-    Vector panels_, front_, updates_;
-    std::vector<Index> where_;  // row of a node in the present front
+    std::vector<std::int32_t> order_;  // order_[k]: node eliminated k-th
+    std::vector<Supernode> nodes_;     // and one more, where the lists end
+    std::vector<std::int32_t> rows_;   // places in the order, ascending in each supernode
+    std::vector<Link> links_;
+    std::vector<Entry> edges_;
+    std::vector<std::int32_t> places_;
+
+    std::vector<Front> fronts_;
+    std::vector<FrontUpdate> updates_;
+    std::vector<FrontEntry> blocks_;
+    std::vector<std::int32_t> front_rows_, front_places_;
+    Vector panels_;
     mutable Vector scratch_, permuted_;
 };
 

@@ -1,0 +1,2 @@
+#define FUSIONOPT_ISA_NAMESPACE isa_baseline
+#include "core/front_impl.hpp"

@@ -1,0 +1,318 @@
+// The one body of front.hpp, compiled per instruction set like sweep_impl.hpp.
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/front.hpp"
+
+namespace fusionopt {
+namespace FUSIONOPT_ISA_NAMESPACE {
+namespace {
+
+#include "core/lanes.hpp"
+
+constexpr Index kStep = kPanelStep;
+typedef Pack<double, kStep> Quad;
+// Four columns of it are summed in registers.
+typedef Pack<double, FUSIONOPT_REGISTER >= 32 ? 8 : 4> Tall;
+constexpr Index kTall = Tall::kParts * Tall::kWidth;
+constexpr Index kDeep = 64;  // columns whose products are summed before they are taken from the target
+
+// sum[q] = sum over k of rows[k][.] columns[k][q]
+template <class P, int Q>
+inline void multiply(const double* rows, const double* columns, Index stride, Index depth, P* sum) {
+    for (int q = 0; q < Q; ++q) sum[q] = zero<P>();
+    for (Index k = 0; k < depth; ++k) {
+        const P a = load<P>(rows);
+        FUSIONOPT_UNROLL
+        for (int q = 0; q < Q; ++q) sum[q] = fma(a, splat<P>(columns[q]), sum[q]);
+        rows += stride;
+        columns += stride;
+    }
+}
+
+// Rows and columns of the target stand side by side...
+struct Beside {
+    double* target;
+    Index stride;
+    template <class P, int Q>
+    void take(const P* sum, Index row, Index column, Index) const {
+        for (int q = 0; q < Q; ++q) {
+            double* const to = target + (column + q) * stride + row;
+            store(to, load<P>(to) - sum[q]);
+        }
+    }
+};
+// ... or are where `places` says.
+struct Scattered {
+    double* target;
+    Index stride;
+    const std::int32_t* places;
+    template <class P, int Q>
+    void take(const P* sum, Index row, Index column, Index count) const {
+        constexpr Index lanes = P::kParts * P::kWidth;
+        const std::int32_t* at = places + row;
+        double* to[Q];
+        for (int q = 0; q < Q; ++q) to[q] = target + places[column + q] * stride;
+        double less[Q][lanes];
+        for (int q = 0; q < Q; ++q) store(less[q], sum[q]);
+        for (Index first = 0; first < count; first += kStep, at += kStep) {
+            const Index left = std::min(kStep, count - first);
+            if (left == kStep && at[kStep - 1] - at[0] == kStep - 1) {
+                for (int q = 0; q < Q; ++q) {
+                    double* const run = to[q] + at[0];
+                    store(run, load<Quad>(run) - load<Quad>(less[q] + first));
+                }
+            } else {
+                for (Index l = 0; l < left; ++l)
+                    for (int q = 0; q < Q; ++q) to[q][at[l]] -= less[q][first + l];
+            }
+        }
+    }
+};
+
+template <class P, class Target>
+inline void update_rows(const double* source, Index stride, Index depth, Index row, Index count, Index width,
+                        const Target& target) {
+    const Index end = std::min(width, row + count);
+    const double* const rows = source + row;
+    P sum[4];
+    Index c = 0;
+    for (; c + 4 <= end; c += 4) {
+        multiply<P, 4>(rows, source + c, stride, depth, sum);
+        target.template take<P, 4>(sum, row, c, count);
+    }
+    if (end - c == 1) {
+        multiply<P, 1>(rows, source + c, stride, depth, sum);
+        target.template take<P, 1>(sum, row, c, count);
+    } else if (end - c == 2) {
+        multiply<P, 2>(rows, source + c, stride, depth, sum);
+        target.template take<P, 2>(sum, row, c, count);
+    } else if (end - c == 3) {
+        multiply<P, 3>(rows, source + c, stride, depth, sum);
+        target.template take<P, 3>(sum, row, c, count);
+    }
+}
+
+// Takes the products of the rows of `source`, `height` of them, with the first `width` ones from the target.
+template <class Target>
+inline void update(const double* source, Index stride, Index depth, Index height, Index width,
+                   const Target& target) {
+    for (; depth > 0; depth -= kDeep, source += kDeep * stride) {
+        const Index deep = std::min(depth, kDeep);
+        Index row = 0;
+        for (; height - row > kStep; row += kTall)
+            update_rows<Tall>(source, stride, deep, row, std::min(kTall, height - row), width, target);
+        if (height > row) update_rows<Quad>(source, stride, deep, row, height - row, width, target);
+    }
+}
+
+// Q columns of the panel, the j-th on, after `depth` others in front of them that have their final values.
+template <int Q>
+void finish_columns(double* panel, Index stride, Index j, Index depth) {
+    const double* const known = panel + (j - depth) * stride;
+    double* const own = panel + j * stride;
+    Quad corner[Q];
+    multiply<Quad, Q>(known + j, known + j, stride, depth, corner);
+    double value[Q][kStep], inverse[Q];
+    for (int q = 0; q < Q; ++q) store(value[q], load<Quad>(own + q * stride + j) - corner[q]);
+    for (int q = 0; q < Q; ++q) {
+        const double pivot = value[q][q];
+        inverse[q] = pivot > 0.0 ? 1.0 / std::sqrt(pivot) : 1.0;
+        value[q][q] = inverse[q];
+        for (int r = q + 1; r < kStep; ++r) value[q][r] *= inverse[q];
+        for (int p = q + 1; p < Q; ++p)
+            for (int r = p; r < kStep; ++r) value[p][r] -= value[q][p] * value[q][r];
+    }
+    for (int q = 0; q < Q; ++q) std::memcpy(own + q * stride + j, value[q], sizeof value[q]);
+    const auto rows = [&](auto kind, Index r) {
+        typedef decltype(kind) P;
+        P sum[Q];
+        multiply<P, Q>(known + r, known + j, stride, depth, sum);
+        FUSIONOPT_UNROLL
+        for (int q = 0; q < Q; ++q) {
+            sum[q] = load<P>(own + q * stride + r) - sum[q];
+            FUSIONOPT_UNROLL
+            for (int p = 0; p < q; ++p) sum[q] = fnma(sum[p], splat<P>(value[p][q]), sum[q]);
+            sum[q] = sum[q] * splat<P>(inverse[q]);
+            store(own + q * stride + r, sum[q]);
+        }
+    };
+    Index r = j + kStep;
+    for (; r + kTall <= stride; r += kTall) rows(Tall(), r);
+    if (r < stride) rows(Quad(), r);
+}
+
+void eliminate(double* panel, Index stride, Index columns) {
+    for (Index first = 0; first < columns; first += kDeep) {
+        const Index last = std::min(columns, first + kDeep);
+        Index j = first;
+        for (; j + 4 <= last; j += 4) finish_columns<4>(panel, stride, j, j - first);
+        if (last - j == 1) finish_columns<1>(panel, stride, j, j - first);
+        if (last - j == 2) finish_columns<2>(panel, stride, j, j - first);
+        if (last - j == 3) finish_columns<3>(panel, stride, j, j - first);
+        if (last < columns)
+            update(panel + first * stride + last, stride, last - first, stride - last, columns - last,
+                   Beside{panel + last * stride + last, stride});
+    }
+}
+
+// The entries of the matrix in a panel. Block: unknowns a node, 0 for any.
+template <Index Block>
+void fill(const FrontPlan& plan, Index f, const double* diagonal, const double* off, double* panels) {
+    const Index b = Block > 0 ? Block : plan.block, bb = b * b;
+    const Front& front = plan.fronts[f];
+    const Index stride = front.stride;
+    double* const panel = panels + front.panel;
+    std::memset(panel, 0, static_cast<std::size_t>(stride * front.columns) * sizeof(double));
+    const std::int32_t* const nodes = plan.order + front.first / b;
+    for (Index c = 0; c * b < front.columns; ++c) {
+        const double* const from = diagonal + nodes[c] * bb;
+        double* const to = panel + c * b * (stride + 1);
+        for (Index q = 0; q < b; ++q)
+            for (Index p = q; p < b; ++p) to[q * stride + p] = from[p * b + q];
+    }
+    const Index end = plan.fronts[f + 1].entries;
+    for (Index e = front.entries; e < end; ++e) {
+        const double* const from = off + plan.entries[e].edge * bb;
+        double* const to = panels + plan.entries[e].target;
+        for (Index q = 0; q < b; ++q)
+            for (Index p = 0; p < b; ++p) to[q * stride + p] += from[p * b + q];
+    }
+}
+
+void factor(const FrontPlan& plan, const double* diagonal, const double* off, double* panels) {
+    const auto fill_panel = plan.block == 1 ? fill<1> : plan.block == 2 ? fill<2> : fill<0>;
+    for (Index f = 0; f < plan.n_fronts; ++f) {
+        const Front& front = plan.fronts[f];
+        double* const panel = panels + front.panel;
+        fill_panel(plan, f, diagonal, off, panels);
+        for (Index u = front.updates; u < plan.fronts[f + 1].updates; ++u) {
+            const FrontUpdate& by = plan.updates[u];
+            update(panels + by.source, by.stride, by.depth, by.height, by.width,
+                   Scattered{panel, front.stride, plan.places + by.places});
+        }
+        eliminate(panel, front.stride, front.columns);
+    }
+}
+
+// N right hand sides, in scratch one after the other, each in the order of the front's rows.
+template <int N>
+inline void gather(const Front& front, const std::int32_t* rows, const double* x, Index columns, Index below,
+                   double* scratch) {
+    for (int n = 0; n < N; ++n) {
+        double* const w = scratch + n * front.stride;
+        const double* const own = x + front.first * columns + n;
+        for (Index r = 0; r < front.columns; ++r) w[r] = own[r * columns];
+        for (Index r = front.columns; r < front.size; ++r)
+            w[r] = below ? x[rows[r - front.columns] * columns + n] : 0.0;
+        for (Index r = front.size; r < front.stride; ++r) w[r] = 0.0;
+    }
+}
+
+template <int Q, int N>
+inline void forward_columns(const double* panel, Index stride, Index j, double* w) {
+    const double* const own = panel + j * stride;
+    double value[N][Q];
+    for (int n = 0; n < N; ++n) {
+        double* const x = w + n * stride + j;
+        for (int q = 0; q < Q; ++q) {
+            value[n][q] = x[q] *= own[q * stride + j + q];
+            for (int r = q + 1; r < kStep; ++r) x[r] -= own[q * stride + j + r] * value[n][q];
+        }
+    }
+    for (Index r = j + kStep; r < stride; r += kStep) {
+        Quad column[Q];
+        for (int q = 0; q < Q; ++q) column[q] = load<Quad>(own + q * stride + r);
+        for (int n = 0; n < N; ++n) {
+            Quad rest = load<Quad>(w + n * stride + r);
+            FUSIONOPT_UNROLL
+            for (int q = 0; q < Q; ++q) rest = fnma(column[q], splat<Quad>(value[n][q]), rest);
+            store(w + n * stride + r, rest);
+        }
+    }
+}
+
+template <int Q, int N>
+inline void backward_columns(const double* panel, Index stride, Index j, double* w) {
+    const double* const own = panel + j * stride;
+    Quad sums[N][Q];
+    for (int n = 0; n < N; ++n)
+        for (int q = 0; q < Q; ++q) sums[n][q] = zero<Quad>();
+    for (Index r = j + kStep; r < stride; r += kStep) {
+        Quad column[Q];
+        for (int q = 0; q < Q; ++q) column[q] = load<Quad>(own + q * stride + r);
+        for (int n = 0; n < N; ++n) {
+            const Quad x = load<Quad>(w + n * stride + r);
+            FUSIONOPT_UNROLL
+            for (int q = 0; q < Q; ++q) sums[n][q] = fma(column[q], x, sums[n][q]);
+        }
+    }
+    for (int n = 0; n < N; ++n) {
+        double* const x = w + n * stride + j;
+        for (int q = Q - 1; q >= 0; --q) {
+            double value = x[q] - sum(sums[n][q]);
+            for (int r = q + 1; r < kStep; ++r) value -= own[q * stride + j + r] * x[r];
+            x[q] = value * own[q * stride + j + q];
+        }
+    }
+}
+
+template <int N>
+void solve_some(const FrontPlan& plan, const double* panels, double* x, Index columns, double* scratch) {
+    for (Index f = 0; f < plan.n_fronts; ++f) {
+        const Front& front = plan.fronts[f];
+        const double* const panel = panels + front.panel;
+        const Index stride = front.stride;
+        const std::int32_t* const rows = plan.rows + front.rows;
+        gather<N>(front, rows, x, columns, false, scratch);
+        Index j = 0;
+        for (; j + 4 <= front.columns; j += 4) forward_columns<4, N>(panel, stride, j, scratch);
+        if (front.columns - j == 1) forward_columns<1, N>(panel, stride, j, scratch);
+        if (front.columns - j == 2) forward_columns<2, N>(panel, stride, j, scratch);
+        if (front.columns - j == 3) forward_columns<3, N>(panel, stride, j, scratch);
+        for (int n = 0; n < N; ++n) {
+            const double* const w = scratch + n * stride;
+            double* const own = x + front.first * columns + n;
+            for (Index r = 0; r < front.columns; ++r) own[r * columns] = w[r];
+            for (Index r = front.columns; r < front.size; ++r)
+                x[rows[r - front.columns] * columns + n] += w[r];
+        }
+    }
+    for (Index f = plan.n_fronts - 1; f >= 0; --f) {
+        const Front& front = plan.fronts[f];
+        const double* const panel = panels + front.panel;
+        const Index stride = front.stride;
+        gather<N>(front, plan.rows + front.rows, x, columns, true, scratch);
+        Index j = front.columns / 4 * 4;
+        if (front.columns - j == 1) backward_columns<1, N>(panel, stride, j, scratch);
+        if (front.columns - j == 2) backward_columns<2, N>(panel, stride, j, scratch);
+        if (front.columns - j == 3) backward_columns<3, N>(panel, stride, j, scratch);
+        while ((j -= 4) >= 0) backward_columns<4, N>(panel, stride, j, scratch);
+        for (int n = 0; n < N; ++n)
+            for (Index r = 0; r < front.columns; ++r)
+                x[(front.first + r) * columns + n] = scratch[n * stride + r];
+    }
+}
+
+void solve(const FrontPlan& plan, const double* panels, double* x, Index columns, double* scratch) {
+    Index n = 0;
+    for (; n + 4 <= columns; n += 4) solve_some<4>(plan, panels, x + n, columns, scratch);
+    if (columns - n == 3) solve_some<3>(plan, panels, x + n, columns, scratch);
+    if (columns - n == 2) solve_some<2>(plan, panels, x + n, columns, scratch);
+    if (columns - n == 1) solve_some<1>(plan, panels, x + n, columns, scratch);
+}
+
+}  // namespace
+
+const FrontKernels& front_kernels() {
+    static constexpr FrontKernels kernels{factor, solve};
+    return kernels;
+}
+
+}  // namespace FUSIONOPT_ISA_NAMESPACE
+}  // namespace fusionopt
