@@ -471,8 +471,9 @@ class Engine:
         """Edges that `finish` typically visits."""
         return float(self._core.finishing_work())
 
-    def finish(self) -> Finish:
-        told = self._core.finish()
+    def finish(self, share: float = 0.25) -> Finish:
+        """Finish the partition for at most that share of what the sweeps have cost."""
+        told = self._core.finish(share)
         return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"], told["work"])
 
     def tighten(self, factor: float) -> None:

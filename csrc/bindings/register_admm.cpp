@@ -198,23 +198,25 @@ void register_admm(py::module_& module) {
             },
             py::arg("sharper"), py::arg("budget"))
         .def_property_readonly("sweep_work", &Admm::sweep_work)
-        .def("finish",
-             [](Admm& self) {
-                 FinishReport report;
-                 {
-                     py::gil_scoped_release release;
-                     report = self.finish();
-                 }
-                 py::dict out;
-                 out["accepted"] = report.accepted;
-                 out["untouched"] = report.untouched;
-                 out["proven"] = report.proven;
-                 out["n_clusters"] = report.n_clusters;
-                 out["newton_steps"] = report.newton_steps;
-                 out["candidates"] = report.candidates;
-                 out["work"] = report.work;
-                 return out;
-             })
+        .def(
+            "finish",
+            [](Admm& self, double share) {
+                FinishReport report;
+                {
+                    py::gil_scoped_release release;
+                    report = self.finish(share);
+                }
+                py::dict out;
+                out["accepted"] = report.accepted;
+                out["untouched"] = report.untouched;
+                out["proven"] = report.proven;
+                out["n_clusters"] = report.n_clusters;
+                out["newton_steps"] = report.newton_steps;
+                out["candidates"] = report.candidates;
+                out["work"] = report.work;
+                return out;
+            },
+            py::arg("share"))
         .def(
             "certify",
             [](Admm& self, const Doubles& x) {

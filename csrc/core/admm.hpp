@@ -70,8 +70,9 @@ class Admm {
     double finishing_work() const;
 
     // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
-    // was, so run() may go on.
-    FinishReport finish();
+    // was, so run() may go on. May cost `share` of what the sweeps and their x-steps did, or a fixed work
+    // below that.
+    FinishReport finish(double share);
     // The certificate of x (any point) with the current duals, which duals() then returns.
     Certificate certify(const Vector& x);
     // Everything that the next set_lam() builds on, and the way back: set_lam() after restore() computes the
@@ -156,12 +157,11 @@ class Admm {
     void adapt_edges();
     void restart();
     double repair(double& work, double budget);
-    double finishing_budget() const;
     FinishedPartition at_means(const Labels& labels, Index n_clusters);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;
-    Coupling::Sums manifold(const Vector& phi, double inner = 1.0);
-    double balance_inside(double& work, double budget, double inner);
+    bool part_clusters(Labels& labels, Vector& x, double& work, double budget);
+    Coupling::Sums manifold(const Vector& phi);
 
     QuadraticLoss loss_;
     ThreadPool pool_;

@@ -57,6 +57,14 @@ class Coupling {
         return {};
     }
 
+    // Looks at the `open` clusters with the forces from others held (parting.hpp; edge lists only): the state
+    // inside them becomes flows that fit where there are any, and labels and x those of the pieces of
+    // clusters that come apart. Returns the edges visited, at most about `budget`; 0: not tried.
+    virtual double part_clusters(const QuadraticLoss&, const StepParameters&, const std::vector<char>& /*open*/,
+                        double /*budget*/, Labels&, Index& /*n_clusters*/, Vector& /*x*/) {
+        return 0.0;
+    }
+
     // sum_e w_e ||x_i - x_j||.
     virtual double penalty(const Vector& x) const = 0;
     // out = B' W B phi over all edges.

@@ -4,6 +4,7 @@
 
 #include "core/coupling.hpp"
 #include "core/ladder.hpp"
+#include "core/parting.hpp"
 #include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
@@ -25,9 +26,10 @@ constexpr Index kPatience = 60;           // passes of a balancing before a fact
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
-constexpr double kNewtonSteps = 15.0;  // that a second stage typically takes
-constexpr double kFirstSigma = 20.0;   // of the second stage, in units of the median rho
-constexpr Index kRun = 8;              // chunks whose parts are kept at once
+constexpr double kNewtonSteps = 15.0;     // that a second stage typically takes
+constexpr double kFirstSigma = 20.0;      // of the second stage, in units of the median rho
+constexpr double kPartingSigma = 1000.0;  // of a parting, in units of the start rho
+constexpr Index kRun = 8;                 // chunks whose parts are kept at once
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -289,6 +291,24 @@ class EdgeCoupling final : public Coupling {
         }
         restretch_ = false;
         return report;
+    }
+
+    double part_clusters(const QuadraticLoss& loss, const StepParameters& step, const std::vector<char>& open,
+                double budget, Labels& labels, Index& n_clusters, Vector& x) override {
+        // A singular loss may leave a cluster without any curvature.
+        if (loss.singular) return 0.0;
+        const Labels whole = labels;
+        Parting parting(loss, {tail_.data(), head_.data(), weight_.data(), n_edges_}, step.lam, whole,
+                        n_clusters, open, x);
+        const std::vector<Index>& inside = parting.inside();
+        Vector t(inside.size() * at(d_));
+        for (std::size_t k = 0; k < inside.size(); ++k)
+            for (Index a = 0; a < d_; ++a) t[k * at(d_) + at(a)] = block(inside[k])[a * kLanes];
+        const double work = parting.solve(kPartingSigma * start_rho(loss), budget, t);
+        for (std::size_t k = 0; k < inside.size(); ++k)
+            for (Index a = 0; a < d_; ++a) block(inside[k])[a * kLanes] = t[k * at(d_) + at(a)];
+        n_clusters = parting.pieces(labels, x);
+        return work;
     }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {

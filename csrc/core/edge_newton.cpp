@@ -200,9 +200,12 @@ class Stage {
 
 }  // namespace
 
+double factor_work(const SparseCholesky& factor, Index n_features) {
+    return factor.cost() / (kMultiplications * static_cast<double>(n_features));
+}
+
 double newton_step_work(const SparseCholesky& factor, Index n_edges, Index n_features) {
-    return factor.cost() / (kMultiplications * static_cast<double>(n_features)) +
-           kPasses * static_cast<double>(n_edges);
+    return factor_work(factor, n_features) + kPasses * static_cast<double>(n_edges);
 }
 
 double newton_factor_cost(double work, Index n_edges, Index n_features) {

@@ -48,8 +48,7 @@ inline EdgeBlock<P> edge_block(const EdgeSweep& a, double* y, Index n_features, 
             put(k, scale * fma(s, load<P>(y + k * L), load<P>(lifted + k * L)), a.commit);
         before = root(after);
     } else {
-        const P none = zero<P>(), inner = where_above(distance, none, radius, splat<P>(a.scale) * radius);
-        const P s = shrink_factor(squared, inner);
+        const P none = zero<P>(), s = shrink_factor(squared, radius);
         const P factor = fma(splat<P>(step.lam), inverse_root(distance + splat<P>(kGuard<double>)), rho);
         for (Index k = 0; k < d; ++k)
             put(k,
@@ -57,7 +56,7 @@ inline EdgeBlock<P> edge_block(const EdgeSweep& a, double* y, Index n_features, 
                             fma(s, load<P>(y + k * L), load<P>(lifted + k * L))),
                 true);
         before = where_above(distance, none, none, root(after));
-        return {shrink_factor(after, inner), dual ? root(distance) : distance, before};
+        return {shrink_factor(after, radius), dual ? root(distance) : distance, before};
     }
     return {shrink_factor(after, radius), dual ? root(distance) : distance, before};
 }

@@ -15,18 +15,14 @@ namespace fusionopt {
 namespace {
 
 constexpr int kMaxRepairs = 12;
+constexpr int kFewRepairs = 2;    // where clusters that do not fit can be looked at one by one
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
 constexpr int kMaxFailures = 2;        // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never broken into its nodes
 constexpr double kOutOfReach = 1.2e7;  // edges that are not visited for the sake of a partition alone
 constexpr double kFullNewton = 40.0;   // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 3e6;      // edges visited without asking
-constexpr int kSmallerBalls = 4;       // attempts with smaller balls
-constexpr double kNearly = 1.05;       // largest norm, in radii, that they may cure
-constexpr double kRoom = 30.0;         // how much smaller, in units of that excess
-constexpr double kMostRoom = 0.02;     // and at most
-constexpr double kLeastRoom = 5e-3;    // at first
+constexpr double kFreeWork = 6e6;      // edges visited without asking
 constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -60,10 +56,9 @@ Vector means(const Labels& labels, Index n_clusters, const Vector& x, Index d) {
 
 }  // namespace
 
-Coupling::Sums Admm::manifold(const Vector& phi, double inner) {
+Coupling::Sums Admm::manifold(const Vector& phi) {
     Coupling::SweepRequest request;
     request.kind = SweepKind::kManifold;
-    request.scale = inner;
     request.step = step(0.0);
     request.phi = &phi;
     request.worst = &worst_;
@@ -76,34 +71,15 @@ Coupling::Sums Admm::manifold(const Vector& phi, double inner) {
 // edges between clusters are fixed at their exact duals. Returns the largest norm after the last balancing,
 // to be compared with lam.
 double Admm::repair(double& work, double budget) {
-    const double bound = lam_ * (1.0 + kFits * ball_shrink(loss_.n_features));
-    const double plain = balance_inside(work, budget, 1.0);
-    double largest = plain;
-    if (!coupling_->complete() && largest > bound && largest < kNearly * lam_ && work <= budget) {
-        // Duals that touch their balls leave alternating projections no room: smaller balls give it.
-        const Vector y = coupling_->copy_state(), worst = worst_;
-        double room = std::clamp(kRoom * (largest / lam_ - 1.0), kLeastRoom, kMostRoom);
-        for (int k = 0; k < kSmallerBalls && largest > bound && work <= budget; ++k, room *= 0.1)
-            largest = balance_inside(work, budget, 1.0 - room);
-        if (largest > bound) {
-            coupling_->put_state(y);
-            worst_ = worst;
-            largest = plain;
-        }
-    }
-    coupling_->set_rho(loss_, rho_);
-    return largest;
-}
-
-double Admm::balance_inside(double& work, double budget, double inner) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
-    manifold(phi_, inner);
+    manifold(phi_);
     const Index d = loss_.n_features;
     Vector count(at(n_clusters_));
     const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
     double largest = std::numeric_limits<double>::infinity(), previous = largest,
            tol = coupling_->complete() ? kExact : 1e-3;
-    for (int round = 0; round < kMaxRepairs; ++round) {
+    const int rounds = coupling_->complete() ? kMaxRepairs : kFewRepairs;
+    for (int round = 0; round < rounds; ++round) {
         double scale = 0.0;
         std::fill(sums_.begin(), sums_.end(), 0.0);
         std::fill(count.begin(), count.end(), 0.0);
@@ -126,7 +102,7 @@ double Admm::balance_inside(double& work, double budget, double inner) {
         const double noise = std::numeric_limits<double>::epsilon() * scale;
         work += edges *
                 (2.0 + static_cast<double>(coupling_->balance(labels_, n_clusters_, rhs_, tol, noise, phi_)));
-        largest = manifold(phi_, inner).largest;
+        largest = manifold(phi_).largest;
         const double excess = largest - lam_;
         if (excess <= fits) {
             if (tol == kExact) break;
@@ -134,13 +110,13 @@ double Admm::balance_inside(double& work, double budget, double inner) {
         } else {
             // Too slow to fit in the rounds that are left.
             const double shrinkage = excess / previous;
-            if (!(shrinkage < 0.7) ||
-                (round > 1 && excess * std::pow(shrinkage, kMaxRepairs - 1 - round) > fits))
+            if (!(shrinkage < 0.7) || (round > 1 && excess * std::pow(shrinkage, rounds - 1 - round) > fits))
                 break;
         }
         if (work > budget) break;
         previous = std::fmax(excess, fits);
     }
+    coupling_->set_rho(loss_, rho_);
     return largest;
 }
 
@@ -148,9 +124,6 @@ double Admm::finishing_work() const {
     if (inner_) return inner_->finishing_work();
     return kFullNewton * static_cast<double>(coupling_->n_edges());
 }
-
-// Finishing a large problem may cost a quarter of what the sweeps and their x-steps did.
-double Admm::finishing_budget() const { return std::fmax(kFreeWork, 0.25 * sweep_work_); }
 
 // Nearly every node of a large edge list is a cluster of its own: Newton over them would cost many times the
 // sweeps, and sharper duals as much as those.
@@ -178,10 +151,10 @@ FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
     return out;
 }
 
-FinishReport Admm::finish() {
+FinishReport Admm::finish(double share) {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     if (inner_) {
-        const FinishReport told = inner_->finish();
+        const FinishReport told = inner_->finish(share);
         n_clusters_ = told.n_clusters;
         for (Index i = 0; i < m; ++i) labels_[at(i)] = inner_->labels_[at(groups_[at(i)])];
         if (!inner_->finished_.empty()) finished_ = lifted(inner_->finished_);
@@ -190,7 +163,8 @@ FinishReport Admm::finish() {
     }
     unproject();
     FinishReport report;
-    const double budget = finishing_budget();
+    const double budget = std::fmax(kFreeWork, share * sweep_work_),
+                 bound = lam_ * (1.0 + kFits * ball_shrink(d));
     // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
     // good.
     if ((kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) ||
@@ -243,11 +217,12 @@ FinishReport Admm::finish() {
     Vector x = x_;  // where the next reduced problem starts
     Labels previous;
     int failures = 0;
+    bool stiff = false;
     for (int round = 0; round < kMaxRounds && !report.proven; ++round) {
         Index n_clusters = relabel(labels);
         const Vector start = means(labels, n_clusters, x, d);
-        const ReducedSolution solution =
-            solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters), start, budget - report.work);
+        const ReducedSolution solution = solve_reduced(coupling_->reduce(loss_, lam_, labels, n_clusters),
+                                                       start, budget - report.work, stiff);
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
         report.work += solution.work;
@@ -268,14 +243,23 @@ FinishReport Admm::finish() {
         n_clusters_ = n_clusters;
         x_ = x;
         double largest = repair(report.work, budget);
-        const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
-        if (solution.stationary && largest > bound) largest = settle_clusters(largest);
+        bool parted = false;
+        if (solution.stationary && largest > bound) {
+            if (coupling_->complete()) {
+                largest = settle_clusters(largest);
+            } else {
+                const bool settled = part_clusters(labels, x, report.work, budget);
+                parted = labels != labels_;
+                if (settled) largest = repair(report.work, budget);
+            }
+        }
         report.proven = solution.stationary && largest <= bound;
         if (report.proven) {
             // The exact partition: by strict convexity no other can be lower.
             best = {labels, n_clusters, x, solution.objective, solution.rounding};
             break;
         }
+        if (parted && report.work <= budget) continue;
         // A split that Newton took back was made at the wrong place: look at the next finer rung.
         if (labels == previous) --rung;
         previous = labels;
@@ -319,6 +303,20 @@ FinishReport Admm::finish() {
         coupling_->swap_state();
     }
     return report;
+}
+
+// Looks at clusters whose flow does not fit, each with the forces of the others held: labels and x are those
+// of the pieces where some came apart. True where none did, and the state holds flows that should fit.
+bool Admm::part_clusters(Labels& labels, Vector& x, double& work, double budget) {
+    const double bound = lam_ * (1.0 + kFits * ball_shrink(loss_.n_features));
+    std::vector<char> open(at(n_clusters_), 0);
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        if (worst_[at(i)] > bound) open[at(labels_[at(i)])] = 1;
+    Index n_clusters = n_clusters_;
+    labels = labels_;
+    const double visited = coupling_->part_clusters(loss_, step(0.0), open, budget - work, labels, n_clusters, x);
+    work += visited;
+    return visited > 0.0 && n_clusters == n_clusters_;
 }
 
 // A cluster whose flow does not fit its balls is too coarse: it is broken up along the next finer rung of the

@@ -918,7 +918,8 @@ class ImplicitSolver::Search {
             Vector centres(at(groups.count * d_));
             for (Index c = 0; c < groups.count; ++c)
                 for (Index k = 0; k < d_; ++k) centres[at(c * d_ + k)] = start.centres.at(c, k);
-            const ReducedSolution solution = solve_reduced(reduced, centres, budget);
+            bool stiff = false;
+            const ReducedSolution solution = solve_reduced(reduced, centres, budget, stiff);
             Rounded candidate;
             candidate.groups.count = solution.n_groups;
             candidate.groups.labels.resize(at(n));

@@ -14,6 +14,27 @@ double QuadraticLoss::mean_eigenvalue() const {
     return total / static_cast<double>(eigenvalues.size());
 }
 
+QuadraticLoss QuadraticLoss::at_nodes(const std::vector<std::int32_t>& nodes) const {
+    const Index d = n_features;
+    QuadraticLoss out;
+    out.n_nodes = static_cast<Index>(nodes.size());
+    out.n_features = d;
+    out.dense = dense;
+    out.singular = singular;
+    const auto take = [&](const Vector& from, Index size, Vector& to) {
+        to.reserve(nodes.size() * at(size));
+        for (const std::int32_t i : nodes)
+            to.insert(to.end(), from.begin() + i * size, from.begin() + (i + 1) * size);
+    };
+    take(eigenvalues, dense ? d : 1, out.eigenvalues);
+    take(linear, d, out.linear);
+    if (dense) {
+        take(basis, d * d, out.basis);
+        take(hessian, d * d, out.hessian);
+    }
+    return out;
+}
+
 void QuadraticLoss::apply_node(Index i, const double* x, double* out) const {
     const Index d = n_features;
     if (!dense) {

@@ -1,6 +1,9 @@
 // Node losses f_i(x) = 1/2 x' H_i x - q_i' x, plus one constant for all of them.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "core/linear.hpp"
 
 namespace fusionopt {
@@ -21,6 +24,8 @@ class QuadraticLoss {
     bool singular = false;  // some eigenvalue is zero
 
     double mean_eigenvalue() const;
+    // The losses of some nodes alone, in that order, without the constant.
+    QuadraticLoss at_nodes(const std::vector<std::int32_t>& nodes) const;
     // out_i = H_i x_i
     void apply_node(Index i, const double* x, double* out) const;
     // out = (H_i + tau I)^-1 b, in place allowed; scratch holds d numbers. Directions with eigenvalue + tau =

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/edge_newton.hpp"
 #include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
@@ -19,9 +20,9 @@ constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out no
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
-constexpr Index kMinCg = 10;             // however little of the budget is left
-constexpr Index kPatience = 30;          // passes of CG before a direct factor is tried
-constexpr double kLargestFactor = 60.0;  // passes that a factorisation may cost
+constexpr Index kMinCg = 10;              // however little of the budget is left
+constexpr Index kPatience = 15;           // passes of CG before a direct factor is tried
+constexpr double kLargestFactor = 300.0;  // passes that a factorisation may cost
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -291,22 +292,18 @@ class Newton {
         return at_rounding(true) ? Outcome::kStationary : Outcome::kStalled;
     }
 
-    // The colliding pair that is nearest to each other now.
-    std::pair<std::int32_t, std::int32_t> closest() const {
-        std::pair<std::int32_t, std::int32_t> best = colliding.front();
-        double least = std::numeric_limits<double>::infinity();
-        for (const auto& [i, j] : colliding) {
+    // Colliding pairs, those nearest to each other first.
+    void sort_by_distance() {
+        const auto apart = [&](const std::pair<std::int32_t, std::int32_t>& pair) {
             double squared = 0.0;
             for (Index k = 0; k < d_; ++k) {
-                const double u = current_.w[at(i * d_ + k)] - current_.w[at(j * d_ + k)];
+                const double u = current_.w[at(pair.first * d_ + k)] - current_.w[at(pair.second * d_ + k)];
                 squared += u * u;
             }
-            if (squared < least) {
-                least = squared;
-                best = {i, j};
-            }
-        }
-        return best;
+            return squared;
+        };
+        std::stable_sort(colliding.begin(), colliding.end(),
+                         [&](const auto& a, const auto& b) { return apart(a) < apart(b); });
     }
     // The collision just reported is not one: go on with the step that showed it.
     void pass_through() { pass_through_ = true; }
@@ -447,7 +444,8 @@ class Newton {
         const Index affordable = static_cast<Index>((budget_ - work) / std::fmax(edges_, 1.0)),
                     limit = std::clamp(affordable, kMinCg, kMaxCg);
         if (direct_ != Direct::kReady) {
-            const bool iterate = p_.complete || direct_ == Direct::kTooLarge || limit < kPatience;
+            const bool iterate =
+                p_.complete || direct_ == Direct::kTooLarge || (limit < kPatience && !stiff_);
             const Index passes = iterate ? limit : kPatience;
             if (iterate || !stiff_) {
                 const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
@@ -490,7 +488,7 @@ class Newton {
         }
         penalty_.add_blocks(diagonal, off_);
         sparse_.factor(diagonal.data(), off_.data());
-        work += sparse_.cost() / (4.0 * static_cast<double>(d_));
+        work += factor_work(sparse_, d_);
     }
 
     // Centres that differ by no more than rounding are one: the direction between them means nothing.
@@ -660,13 +658,14 @@ double reduced_objective(const ReducedProblem& problem, const Vector& centres, d
     return newton.objective();
 }
 
-ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget) {
+ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget,
+                              bool& stiff) {
     const Index n = problem.loss.n_nodes, d = problem.loss.n_features;
     ReducedSolution out;
     out.merged.resize(at(n));
     for (Index k = 0; k < n; ++k) out.merged[at(k)] = static_cast<std::int32_t>(k);
     out.n_groups = n;
-    auto newton = std::make_shared<Newton>(problem, start);
+    auto newton = std::make_shared<Newton>(problem, start, stiff);
     std::vector<std::shared_ptr<const ReducedProblem>>
         problems;  // kept alive for the Newton that refers to the last one
     int refused = 0;
@@ -685,16 +684,18 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
             out.rounding = newton->rounding();
             break;
         }
-        // All hits at once, else the closest pair alone: a merger has to lower the objective. A hit that
-        // keeps coming back is one.
-        const Merger all = merge(current, newton->centres(), newton->colliding, newton->stiff());
+        // All hits at once, else the closest half of them, and so on: a merger has to lower the objective. A
+        // hit that keeps coming back is one.
+        newton->sort_by_distance();
         const double bound = newton->objective() + newton->rounding();
         const bool insist = ++refused > kMaxRefusals;
-        const Merger* taken = all.newton->objective() <= bound + all.newton->rounding() ? &all : nullptr;
-        Merger one;
-        if (taken == nullptr && (newton->colliding.size() > 1 || insist)) {
-            one = merge(current, newton->centres(), {newton->closest()}, newton->stiff());
-            if (insist || one.newton->objective() <= bound + one.newton->rounding()) taken = &one;
+        Merger merger;
+        const Merger* taken = nullptr;
+        for (std::size_t hits = newton->colliding.size(); hits > 0 && taken == nullptr; hits /= 2) {
+            newton->colliding.resize(hits);
+            merger = merge(current, newton->centres(), newton->colliding, newton->stiff());
+            if (merger.newton->objective() <= bound + merger.newton->rounding() || (insist && hits == 1))
+                taken = &merger;
         }
         if (taken == nullptr) {
             newton->pass_through();
@@ -706,6 +707,7 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
         newton = taken->newton;
         problems.push_back(taken->problem);
     }
+    stiff = newton->stiff();
     const Vector& w = newton->centres();
     out.centres.resize(at(n * d));
     for (Index k = 0; k < n; ++k)

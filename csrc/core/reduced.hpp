@@ -48,8 +48,9 @@ void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::in
 // merged, where that lowers the objective, and the search goes on with one centre less: the objective has no
 // gradient there, and a step across it only shortens everybody's. Memory O(K d^2), time O(edges d) a Hessian
 // product. `budget` bounds the edges visited; when it runs out the best point so far is returned with
-// stationary = false.
-ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget);
+// stationary = false. `stiff` is set where conjugate gradients were too slow, and tells the next problem like
+// this one to start with a factor.
+ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start, double budget, bool& stiff);
 
 // The reduced objective at given centres, without the constant, and a bound on its rounding error.
 double reduced_objective(const ReducedProblem& problem, const Vector& centres, double& rounding);

@@ -19,12 +19,6 @@ FloatArray = NDArray[np.float64]
 _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
 _MAX_FINISHES = 8
-_SHARPER = 1e-3
-"""Share of the tolerance that half-open partitions are swept to before they are finished for the first time."""
-_SHARPENINGS = (1e-3, 1e-7)
-"""The same for the second stage, attempt by attempt."""
-_NEWTON_WORK = 2e7
-"""Edges that the second stage may visit (in time) for the sake of a proof, however little the sweeps took."""
 _LONG = 50
 _NEAR = 1e-4
 """After _LONG sweeps, at a gap below this share of the objective, the second stage takes over where it is cheaper
@@ -111,27 +105,25 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             break
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
-        if not met and effort.stalls(n_iter, last):
+        stalled = not met and effort.stalls(n_iter, last)
+        if stalled:
             met = effort.refine(1.0, engine.sweep_work) and engine.last().met
             last = engine.last()
         if met or n_iter % engine.check_every == 0:
             stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
         if not met:
             effort.contract(n_iter)
-        if not stopped and effort.due(met, n_iter):
-            sharper = True
-            while sharper:
-                finish = effort.finish()
-                proven = finish.proven
-                x = engine.point()
-                certificate = engine.certify(x)
-                finished = finish.accepted and certificate.met
-                if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
-                    judged = (x, certificate)
-                    break
-                sharper = effort.sharpen(finished, n_iter)  # else the iteration moves on
-            if judged is not None:
+        if not stopped and (effort.due(met, n_iter) or stalled):
+            finish = effort.finish(stalled)
+            proven = finish.proven
+            x = engine.point()
+            certificate = engine.certify(x)
+            finished = finish.accepted and certificate.met
+            if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
+                judged = (x, certificate)
                 break
+            if finished or not stalled:
+                effort.sharpen(finished, n_iter)  # the iteration moves on
         stopped = stopped or monitor.stopped()
         if stopped:
             break
@@ -190,7 +182,6 @@ class _Effort:
         self._factor = 1.0
         self._next = 0.0
         self._last_chance = np.inf
-        self._sharper = list(_SHARPENINGS)
         self._next_stall = float(_LONG)
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
@@ -213,13 +204,6 @@ class _Effort:
         self._work += work
         return improved
 
-    def _refine_for_proof(self) -> bool:
-        """Newton towards duals so sharp that the partition they tell can be proven."""
-        if not self._sharper or not self.refine(self._sharper[0], max(_NEWTON_WORK, self._engine.sweep_work)):
-            return False
-        self._sharper.pop(0)
-        return True
-
     def contract(self, n_iter: int) -> None:
         """On a complete graph: look for clusters that can be proven while the gap is still open."""
         if self._complete and n_iter >= self._next_contraction:
@@ -227,11 +211,11 @@ class _Effort:
             self._next_contraction = 2 * n_iter
             self._engine.contract(False, _QUICK_CHECKS if first else _FLOW_CHECKS)
 
-    def finish(self) -> Finish:
+    def finish(self, stalled: bool) -> Finish:
         """The core's finishing, where the gap alone does not settle the partition."""
         if self._apart:
             return Finish(accepted=True, proven=True, untouched=False, n_clusters=0, work=0.0)
-        return self._engine.finish()
+        return self._engine.finish(1.0) if stalled else self._engine.finish()
 
     def due(self, met: bool, n_iter: int) -> bool:
         """Whether to finish now, given that the present tolerance is met."""
@@ -239,12 +223,6 @@ class _Effort:
             return self._due_complete(met, n_iter)
         if met and self._met_at == 0:
             self._met_at = n_iter
-            if self._engine.half_open and not self._refine_for_proof():
-                # Newton over many centres costs as much as many sweeps: let these sharpen the partition first.
-                self._factor = _SHARPER
-                self._engine.tighten(self._factor)
-                self._next, self._last_chance = n_iter, _PATIENCE * n_iter
-                return False
         return (met and n_iter >= self._next) or n_iter >= self._last_chance
 
     def _due_complete(self, met: bool, n_iter: int) -> bool:
@@ -275,6 +253,7 @@ class _Effort:
     def spent(self, finish: Finish, n_iter: int) -> bool:
         """A finished partition that is not proven: whether to leave it at that."""
         self._finishes += 1
+        self._met_at = self._met_at or n_iter
         self._work += finish.work
         if self._complete:
             return self._spent_complete(finish)
@@ -286,7 +265,7 @@ class _Effort:
             # Not proven: lam is next to lambda_max, where the objective tells the least.
             free *= 4
         extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
-        if self._finishes >= _MAX_FINISHES or not (self._sharper or all_fused):
+        if self._finishes >= _MAX_FINISHES:
             return True
         # Where groups have formed the partition is what is asked for, and worth as much again.
         share = 0.5
@@ -305,17 +284,14 @@ class _Effort:
         self._enough = self._engine.sweep_work + left
         return self._finishes >= _MAX_FINISHES or left < 0.0
 
-    def sharpen(self, finished: bool, n_iter: int) -> bool:
-        """Ask for sharper duals before the next attempt; True where they are there already."""
-        if self._refine_for_proof():
-            return True
+    def sharpen(self, finished: bool, n_iter: int) -> None:
+        """Ask for sharper duals before the next attempt."""
         self._factor = max(self._factor * (_RETRY if finished else 0.1), 1e-14)
         self._engine.tighten(self._factor)
         # At the floor of rounding every check is met: proofs are tried at growing distances.
         self._next = 1.3 * n_iter if finished else 0.0
         if not finished:
             self._last_chance = np.inf
-        return False
 
 
 def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate]:

@@ -15,7 +15,7 @@ namespace {
 
 void solve(Admm& admm, Index limit = 20000) {
     CHECK(admm.run(limit));
-    CHECK(admm.finish().accepted);
+    CHECK(admm.finish(0.25).accepted);
 }
 
 Vector ones(Index n) { return Vector(at(n), 1.0); }

@@ -107,13 +107,19 @@ def test_published_gauss_1000(level: str) -> None:
     _assert_published(problems.gauss(1000, level))
 
 
-@pytest.mark.parametrize(("n", "level"), [(500, "half"), (1000, "half"), (2000, "half"), (2000, "few")])
-def test_second_stage_proves_the_partition(n: int, level: str) -> None:
-    """Half-open partitions, and two centres almost together, are beyond the sweeps: Newton gets them proven."""
+@pytest.mark.parametrize(
+    ("n", "level", "n_clusters"),
+    [(500, "half", 244), (1000, "half", 502), (2000, "half", 992), (2000, "few", 2), (5000, "half", 2511)],
+)
+def test_half_open_partitions_are_proven(n: int, level: str, n_clusters: int) -> None:
+    """At a gap of 1e-6 many clusters are still wrong: those whose flow does not fit are parted or settled one by one.
+
+    Each proof stands on its own: 2,511 clusters at n = 5,000, where the table that the problem is from counts 2,510.
+    """
     result = fusionopt.solve(_stated(problems.moons(n, level)))
-    assert "Newton steps of the second stage" in result.message
-    assert "the duals prove the partition exact" in result.message
     assert result.proven
+    assert "the duals prove the partition exact" in result.message
+    assert result.n_clusters == n_clusters
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e-12])
