@@ -15,6 +15,7 @@ constexpr double kDigits[] = {1e-12, 1e-20};
 constexpr double kApart = 1.001;  // t of an edge that is apart, in radii: sigma is large in the end
 constexpr int kMaxShortenings = 20;
 constexpr double kShorter = 0.25;
+constexpr double kUpward = 0.01;  // share of the downward slope, that solving roughly may leave
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -189,12 +190,25 @@ Vector Parting::directions(Index n_pieces) const {
     return out;
 }
 
-// The held forces let pieces go too far. Every cluster's share of its direction is shortened until the true
-// objective still falls there: from a point too near Newton goes on, from one too far it would fuse them
-// again.
+// The held forces let pieces go too far. Every cluster's share of its direction is shortened until the slope
+// of the true objective there, where it is upward, is clearly less than the downward one at the centre: from
+// a point too near Newton goes on, from one too far it would fuse the pieces again.
 void Parting::shorten(const Vector& direction, const Vector& centre, Vector& x) const {
     const Index d = loss_.n_features;
-    Vector share(at(n_clusters_), 1.0), slope(at(n_clusters_)), pull(at(d));
+    Vector share(at(n_clusters_), 1.0), slope(at(n_clusters_)), downward(at(n_clusters_), 0.0), pull(at(d));
+    for (std::size_t k = 0; k < nodes_.size(); ++k)
+        for (Index a = 0; a < d; ++a)
+            downward[at(labels_[at(nodes_[k])])] += forces_[k * at(d) + at(a)] * direction[k * at(d) + at(a)];
+    for (const Index e : inside_) {
+        const Index i = graph_.tail[e];
+        double squared = 0.0;
+        for (Index a = 0; a < d; ++a) {
+            const double u =
+                direction[at(place_[at(i)] * d + a)] - direction[at(place_[at(graph_.head[e])] * d + a)];
+            squared += u * u;
+        }
+        downward[at(labels_[at(i)])] -= lam_ * graph_.weight[e] * std::sqrt(squared);
+    }
     const auto add_edge = [&](Index e) {
         const Index i = graph_.tail[e], j = graph_.head[e];
         double squared = 0.0, along_i = 0.0, along_j = 0.0;
@@ -225,7 +239,7 @@ void Parting::shorten(const Vector& direction, const Vector& centre, Vector& x) 
         for (const Index e : across_) add_edge(e);
         bool over = false;
         for (Index c = 0; c < n_clusters_; ++c)
-            if (slope[at(c)] > 0.0) {
+            if (slope[at(c)] > std::fmax(kUpward * downward[at(c)], 0.0)) {
                 share[at(c)] *= kShorter;
                 over = true;
             }
