@@ -60,8 +60,9 @@ class Coupling {
     // Looks at the `open` clusters with the forces from others held (parting.hpp; edge lists only): the state
     // inside them becomes flows that fit where there are any, and labels and x those of the pieces of
     // clusters that come apart. Returns the edges visited, at most about `budget`; 0: not tried.
-    virtual double part_clusters(const QuadraticLoss&, const StepParameters&, const std::vector<char>& /*open*/,
-                        double /*budget*/, Labels&, Index& /*n_clusters*/, Vector& /*x*/) {
+    virtual double part_clusters(const QuadraticLoss&, const StepParameters&,
+                                 const std::vector<char>& /*open*/, double /*budget*/, Labels&,
+                                 Index& /*n_clusters*/, Vector& /*x*/) {
         return 0.0;
     }
 

@@ -294,7 +294,7 @@ class EdgeCoupling final : public Coupling {
     }
 
     double part_clusters(const QuadraticLoss& loss, const StepParameters& step, const std::vector<char>& open,
-                double budget, Labels& labels, Index& n_clusters, Vector& x) override {
+                         double budget, Labels& labels, Index& n_clusters, Vector& x) override {
         // A singular loss may leave a cluster without any curvature.
         if (loss.singular) return 0.0;
         const Labels whole = labels;

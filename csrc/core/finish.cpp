@@ -314,7 +314,8 @@ bool Admm::part_clusters(Labels& labels, Vector& x, double& work, double budget)
         if (worst_[at(i)] > bound) open[at(labels_[at(i)])] = 1;
     Index n_clusters = n_clusters_;
     labels = labels_;
-    const double visited = coupling_->part_clusters(loss_, step(0.0), open, budget - work, labels, n_clusters, x);
+    const double visited =
+        coupling_->part_clusters(loss_, step(0.0), open, budget - work, labels, n_clusters, x);
     work += visited;
     return visited > 0.0 && n_clusters == n_clusters_;
 }

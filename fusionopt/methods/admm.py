@@ -19,6 +19,8 @@ FloatArray = NDArray[np.float64]
 _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
 _MAX_FINISHES = 8
+_SHARPER = 1e-3
+"""Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
 _LONG = 50
 _NEAR = 1e-4
 """After _LONG sweeps, at a gap below this share of the objective, the second stage takes over where it is cheaper

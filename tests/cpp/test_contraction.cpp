@@ -39,11 +39,11 @@ TEST(a_contracted_problem_has_the_same_solution) {
     const Groups groups(0.3);
     Admm plain = groups.solver(0.06), contracted = groups.solver(0.06);
     CHECK(plain.run(20000));
-    CHECK(plain.finish().proven);
+    CHECK(plain.finish(0.25).proven);
     contracted.run(10);
     CHECK(contracted.contract(false, 20));
     CHECK(contracted.run(20000));
-    CHECK(contracted.finish().proven);
+    CHECK(contracted.finish(0.25).proven);
     CHECK_EQUAL(contracted.n_clusters(), plain.n_clusters());
     CHECK(contracted.labels() == plain.labels());
     for (Index k = 0; k < groups.m * groups.d; ++k)
@@ -86,13 +86,13 @@ TEST(nothing_is_contracted_that_is_not_fused) {
     for (const double lam : {0.001, 0.005, 0.01, 0.015, 0.02, 0.03}) {
         Admm plain = groups.solver(lam, 1e-12), admm = groups.solver(lam, 1e-12);
         plain.run(20000);
-        CHECK(plain.finish().proven);
+        CHECK(plain.finish(0.25).proven);
         admm.run(15);
         if (!admm.contract(true, 20)) continue;
         const Index left = admm.n_groups();
         CHECK(left >= plain.n_clusters());
         admm.run(20000);
-        CHECK(admm.finish().proven);
+        CHECK(admm.finish(0.25).proven);
         CHECK(admm.labels() == plain.labels());
     }
 }
@@ -106,19 +106,19 @@ TEST(cores_serve_larger_lams_and_not_smaller_ones) {
     admm.set_lam(0.08);
     CHECK(admm.n_groups() < groups.m);
     CHECK(admm.run(20000));
-    CHECK(admm.finish().proven);
+    CHECK(admm.finish(0.25).proven);
     Admm cold = groups.solver(0.08);
     cold.run(20000);
-    CHECK(cold.finish().proven);
+    CHECK(cold.finish(0.25).proven);
     CHECK(admm.labels() == cold.labels());
     CHECK_NEAR(admm.last().objective, cold.last().objective, 1e-8 * cold.last().objective);
     admm.set_lam(0.01);
     CHECK_EQUAL(admm.n_groups(), groups.m);
     CHECK(admm.run(20000));
-    CHECK(admm.finish().proven);
+    CHECK(admm.finish(0.25).proven);
     Admm low = groups.solver(0.01);
     low.run(20000);
-    low.finish();
+    low.finish(0.25);
     CHECK(admm.labels() == low.labels());
 }
 
