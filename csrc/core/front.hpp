@@ -25,9 +25,10 @@ struct FrontUpdate {
     std::int32_t stride, depth, height, width;
 };
 
-// A block of the matrix: the edge it belongs to, or the node; its corner in the panels.
+// A block of the matrix: the edge it belongs to; column and row in the panel, counted in nodes.
 struct FrontEntry {
-    Index edge, target;
+    Index edge;
+    std::int32_t column, row;
 };
 
 struct FrontPlan {
@@ -44,8 +45,9 @@ struct FrontKernels {
     // Panels of the matrix `diagonal`, `off` (as SparseCholesky::factor). They need kPanelStep * 2 numbers
     // more than the fronts fill: they are read in lanes.
     void (*factor)(const FrontPlan&, const double* diagonal, const double* off, double* panels);
-    // x [unknown][columns] in place. scratch: room for kRightSides columns of the largest front.
-    void (*solve)(const FrontPlan&, const double* panels, double* x, Index columns, double* scratch);
+    // v [node][block][columns] in place. scratch: room for kRightSides columns of all unknowns and of the
+    // tallest panel.
+    void (*solve)(const FrontPlan&, const double* panels, double* v, Index columns, double* scratch);
 };
 
 inline constexpr Index kRightSides = 4;

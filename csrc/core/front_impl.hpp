@@ -179,7 +179,7 @@ void fill(const FrontPlan& plan, Index f, const double* diagonal, const double* 
     const Index end = plan.fronts[f + 1].entries;
     for (Index e = front.entries; e < end; ++e) {
         const double* const from = off + plan.entries[e].edge * bb;
-        double* const to = panels + plan.entries[e].target;
+        double* const to = panel + (plan.entries[e].column * stride + plan.entries[e].row) * b;
         for (Index q = 0; q < b; ++q)
             for (Index p = 0; p < b; ++p) to[q * stride + p] += from[p * b + q];
     }
@@ -200,30 +200,29 @@ void factor(const FrontPlan& plan, const double* diagonal, const double* off, do
     }
 }
 
-// N right hand sides, in scratch one after the other, each in the order of the front's rows.
-template <int N>
-inline void gather(const Front& front, const std::int32_t* rows, const double* x, Index columns, Index below,
-                   double* scratch) {
-    for (int n = 0; n < N; ++n) {
-        double* const w = scratch + n * front.stride;
-        const double* const own = x + front.first * columns + n;
-        for (Index r = 0; r < front.columns; ++r) w[r] = own[r * columns];
-        for (Index r = front.columns; r < front.size; ++r)
-            w[r] = below ? x[rows[r - front.columns] * columns + n] : 0.0;
-        for (Index r = front.size; r < front.stride; ++r) w[r] = 0.0;
-    }
+// Short runs: not worth a call.
+inline void copy(const double* from, Index count, double* to) {
+    Index k = 0;
+    for (; k + kStep <= count; k += kStep) store(to + k, load<Quad>(from + k));
+    for (; k < count; ++k) to[k] = from[k];
 }
+inline double sum_of(const Quad& v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
+// Q columns of a panel, from the j-th on: their unknowns, then what these take from the rows below. w: N
+// right hand sides, each in the order of the panel's rows.
 template <int Q, int N>
 inline void forward_columns(const double* panel, Index stride, Index j, double* w) {
     const double* const own = panel + j * stride;
-    double value[N][Q];
+    Quad value[N][Q];
     for (int n = 0; n < N; ++n) {
-        double* const x = w + n * stride + j;
+        double x[kStep];
+        for (int r = 0; r < kStep; ++r) x[r] = w[n * stride + j + r];
         for (int q = 0; q < Q; ++q) {
-            value[n][q] = x[q] *= own[q * stride + j + q];
-            for (int r = q + 1; r < kStep; ++r) x[r] -= own[q * stride + j + r] * value[n][q];
+            x[q] *= own[q * stride + j + q];
+            for (int r = q + 1; r < kStep; ++r) x[r] -= own[q * stride + j + r] * x[q];
+            value[n][q] = splat<Quad>(x[q]);
         }
+        for (int r = 0; r < kStep; ++r) w[n * stride + j + r] = x[r];
     }
     for (Index r = j + kStep; r < stride; r += kStep) {
         Quad column[Q];
@@ -231,7 +230,7 @@ inline void forward_columns(const double* panel, Index stride, Index j, double* 
         for (int n = 0; n < N; ++n) {
             Quad rest = load<Quad>(w + n * stride + r);
             FUSIONOPT_UNROLL
-            for (int q = 0; q < Q; ++q) rest = fnma(column[q], splat<Quad>(value[n][q]), rest);
+            for (int q = 0; q < Q; ++q) rest = fnma(column[q], value[n][q], rest);
             store(w + n * stride + r, rest);
         }
     }
@@ -253,58 +252,74 @@ inline void backward_columns(const double* panel, Index stride, Index j, double*
         }
     }
     for (int n = 0; n < N; ++n) {
-        double* const x = w + n * stride + j;
+        double x[kStep];
+        for (int r = 0; r < kStep; ++r) x[r] = w[n * stride + j + r];
+        for (int q = 0; q < Q; ++q) x[q] -= sum_of(sums[n][q]);
         for (int q = Q - 1; q >= 0; --q) {
-            double value = x[q] - sum(sums[n][q]);
-            for (int r = q + 1; r < kStep; ++r) value -= own[q * stride + j + r] * x[r];
-            x[q] = value * own[q * stride + j + q];
+            for (int r = q + 1; r < kStep; ++r) x[q] -= own[q * stride + j + r] * x[r];
+            x[q] *= own[q * stride + j + q];
         }
+        for (int r = 0; r < kStep; ++r) w[n * stride + j + r] = x[r];
     }
 }
 
+// N right hand sides at once; v [unknown][columns], in the order of the nodes.
 template <int N>
-void solve_some(const FrontPlan& plan, const double* panels, double* x, Index columns, double* scratch) {
+void solve_some(const FrontPlan& plan, const double* panels, double* v, Index columns, double* scratch) {
+    const Index b = plan.block, size = plan.fronts[plan.n_fronts].first;
+    double* const w = scratch + N * size;
+    double* x[N];
+    for (int n = 0; n < N; ++n) x[n] = scratch + n * size;
+    for (Index k = 0; k < size; k += b)
+        for (Index p = 0; p < b; ++p)
+            for (int n = 0; n < N; ++n) x[n][k + p] = v[(plan.order[k / b] * b + p) * columns + n];
     for (Index f = 0; f < plan.n_fronts; ++f) {
         const Front& front = plan.fronts[f];
         const double* const panel = panels + front.panel;
-        const Index stride = front.stride;
+        const Index stride = front.stride, own = front.columns;
         const std::int32_t* const rows = plan.rows + front.rows;
-        gather<N>(front, rows, x, columns, false, scratch);
-        Index j = 0;
-        for (; j + 4 <= front.columns; j += 4) forward_columns<4, N>(panel, stride, j, scratch);
-        if (front.columns - j == 1) forward_columns<1, N>(panel, stride, j, scratch);
-        if (front.columns - j == 2) forward_columns<2, N>(panel, stride, j, scratch);
-        if (front.columns - j == 3) forward_columns<3, N>(panel, stride, j, scratch);
         for (int n = 0; n < N; ++n) {
-            const double* const w = scratch + n * stride;
-            double* const own = x + front.first * columns + n;
-            for (Index r = 0; r < front.columns; ++r) own[r * columns] = w[r];
-            for (Index r = front.columns; r < front.size; ++r)
-                x[rows[r - front.columns] * columns + n] += w[r];
+            copy(x[n] + front.first, own, w + n * stride);
+            for (Index r = own; r < stride; ++r) w[n * stride + r] = 0.0;
+        }
+        Index j = 0;
+        for (; j + 4 <= own; j += 4) forward_columns<4, N>(panel, stride, j, w);
+        if (own - j == 1) forward_columns<1, N>(panel, stride, j, w);
+        if (own - j == 2) forward_columns<2, N>(panel, stride, j, w);
+        if (own - j == 3) forward_columns<3, N>(panel, stride, j, w);
+        for (int n = 0; n < N; ++n) {
+            copy(w + n * stride, own, x[n] + front.first);
+            for (Index r = own; r < front.size; ++r) x[n][rows[r - own]] += w[n * stride + r];
         }
     }
     for (Index f = plan.n_fronts - 1; f >= 0; --f) {
         const Front& front = plan.fronts[f];
         const double* const panel = panels + front.panel;
-        const Index stride = front.stride;
-        gather<N>(front, plan.rows + front.rows, x, columns, true, scratch);
-        Index j = front.columns / 4 * 4;
-        if (front.columns - j == 1) backward_columns<1, N>(panel, stride, j, scratch);
-        if (front.columns - j == 2) backward_columns<2, N>(panel, stride, j, scratch);
-        if (front.columns - j == 3) backward_columns<3, N>(panel, stride, j, scratch);
-        while ((j -= 4) >= 0) backward_columns<4, N>(panel, stride, j, scratch);
-        for (int n = 0; n < N; ++n)
-            for (Index r = 0; r < front.columns; ++r)
-                x[(front.first + r) * columns + n] = scratch[n * stride + r];
+        const Index stride = front.stride, own = front.columns;
+        const std::int32_t* const rows = plan.rows + front.rows;
+        for (int n = 0; n < N; ++n) {
+            copy(x[n] + front.first, own, w + n * stride);
+            for (Index r = own; r < front.size; ++r) w[n * stride + r] = x[n][rows[r - own]];
+            for (Index r = front.size; r < stride; ++r) w[n * stride + r] = 0.0;
+        }
+        Index j = own / 4 * 4;
+        if (own - j == 1) backward_columns<1, N>(panel, stride, j, w);
+        if (own - j == 2) backward_columns<2, N>(panel, stride, j, w);
+        if (own - j == 3) backward_columns<3, N>(panel, stride, j, w);
+        while ((j -= 4) >= 0) backward_columns<4, N>(panel, stride, j, w);
+        for (int n = 0; n < N; ++n) copy(w + n * stride, own, x[n] + front.first);
     }
+    for (Index k = 0; k < size; k += b)
+        for (Index p = 0; p < b; ++p)
+            for (int n = 0; n < N; ++n) v[(plan.order[k / b] * b + p) * columns + n] = x[n][k + p];
 }
 
-void solve(const FrontPlan& plan, const double* panels, double* x, Index columns, double* scratch) {
+void solve(const FrontPlan& plan, const double* panels, double* v, Index columns, double* scratch) {
     Index n = 0;
-    for (; n + 4 <= columns; n += 4) solve_some<4>(plan, panels, x + n, columns, scratch);
-    if (columns - n == 3) solve_some<3>(plan, panels, x + n, columns, scratch);
-    if (columns - n == 2) solve_some<2>(plan, panels, x + n, columns, scratch);
-    if (columns - n == 1) solve_some<1>(plan, panels, x + n, columns, scratch);
+    for (; n + 4 <= columns; n += 4) solve_some<4>(plan, panels, v + n, columns, scratch);
+    if (columns - n == 3) solve_some<3>(plan, panels, v + n, columns, scratch);
+    if (columns - n == 2) solve_some<2>(plan, panels, v + n, columns, scratch);
+    if (columns - n == 1) solve_some<1>(plan, panels, v + n, columns, scratch);
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
     const Index count = static_cast<Index>(fronts.rows.size());
     std::vector<std::int32_t> owner(at(n));
     nodes_.assign(at(count) + 1, {});
+    nodes_.back().first = n;
     for (Index s = 0; s < count; ++s) {
         nodes_[at(s)].first = fronts.first[at(s)];
         nodes_[at(s)].columns = fronts.first[at(s + 1)] - fronts.first[at(s)];
@@ -65,14 +66,14 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
     for (Index e = 0; e < n_edges; ++e)
         if (tail[e] != head[e]) ++nodes_[at(owner[at(first_end(e))]) + 1].entries;
     for (Index s = 0; s < count; ++s) nodes_[at(s + 1)].entries += nodes_[at(s)].entries;
-    edges_.resize(at(nodes_.back().entries));
+    entries_of_.resize(at(nodes_.back().entries));
     std::vector<Index> next(at(count));
     for (Index s = 0; s < count; ++s) next[at(s)] = nodes_[at(s)].entries;
     for (Index e = 0; e < n_edges; ++e) {
         if (tail[e] == head[e]) continue;
         const std::int32_t column = first_end(e), s = owner[at(column)];
         const std::int32_t row = std::max(place[at(tail[e])], place[at(head[e])]);
-        edges_[at(next[at(s)]++)] = {e, column - static_cast<std::int32_t>(nodes_[at(s)].first), row};
+        entries_of_[at(next[at(s)]++)] = {e, column - static_cast<std::int32_t>(nodes_[at(s)].first), row};
     }
 
     // Rows of a supernode: what its edges and its children reach beyond it.
@@ -88,7 +89,7 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
             seen[at(row)] = static_cast<std::int32_t>(s);
             rows_.push_back(row);
         };
-        for (Index e = node.entries; e < nodes_[at(s + 1)].entries; ++e) add(edges_[at(e)].row);
+        for (Index e = node.entries; e < nodes_[at(s + 1)].entries; ++e) add(entries_of_[at(e)].row);
         for (Index c = child[at(s)]; c >= 0; c = sibling[at(c)])
             for (Index r = 0; r < nodes_[at(c)].rows; ++r) add(rows_[at(nodes_[at(c)].rows_at + r)]);
         node.rows = static_cast<Index>(rows_.size()) - node.rows_at;
@@ -146,7 +147,7 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
                 places_[at(done++)] = where[at(rows_[at(from.rows_at + r)])];
         }
         for (Index e = node.entries; e < nodes_[at(s + 1)].entries; ++e)
-            edges_[at(e)].row = where[at(edges_[at(e)].row)];
+            entries_of_[at(e)].row = where[at(entries_of_[at(e)].row)];
     }
     return lay_out(block, max_cost);
 }
@@ -189,28 +190,23 @@ bool SparseCholesky::lay_out(Index block, double max_cost) {
                        static_cast<std::int32_t>(from.size - from.columns - row),
                        static_cast<std::int32_t>(link.width * b)};
     }
-    blocks_.resize(edges_.size());
-    for (Index s = 0; s < count; ++s) {
-        const Front& front = fronts_[at(s)];
-        for (Index e = front.entries; e < fronts_[at(s + 1)].entries; ++e)
-            blocks_[at(e)] = {edges_[at(e)].edge,
-                              front.panel + edges_[at(e)].column * b * front.stride + edges_[at(e)].row * b};
+    if (b > 1) {
+        spread(rows_, b, wide_rows_);
+        spread(places_, b, wide_places_);
     }
-    spread(rows_, b, front_rows_);
-    spread(places_, b, front_places_);
-    scratch_.assign(at(tallest * kRightSides), 0.0);
-    permuted_.clear();
+    scratch_.resize(at((n_ * b + tallest) * kRightSides));
     return true;
 }
 
 FrontPlan SparseCholesky::plan() const {
+    const bool wide = block_ > 1;
     return {static_cast<Index>(fronts_.size()) - 1,
             block_,
             fronts_.data(),
             updates_.data(),
-            blocks_.data(),
-            front_places_.data(),
-            front_rows_.data(),
+            entries_of_.data(),
+            (wide ? wide_places_ : places_).data(),
+            (wide ? wide_rows_ : rows_).data(),
             order_.data()};
 }
 
@@ -220,13 +216,7 @@ void SparseCholesky::factor(const double* diagonal, const double* off) {
 }
 
 void SparseCholesky::solve(double* v, Index columns) const {
-    const Index width = block_ * columns;
-    permuted_.resize(at(n_ * width));
-    for (Index k = 0; k < n_; ++k)
-        std::copy_n(v + order_[at(k)] * width, width, permuted_.data() + k * width);
-    front_kernels().solve(plan(), panels_.data(), permuted_.data(), columns, scratch_.data());
-    for (Index k = 0; k < n_; ++k)
-        std::copy_n(permuted_.data() + k * width, width, v + order_[at(k)] * width);
+    front_kernels().solve(plan(), panels_.data(), v, columns, scratch_.data());
 }
 
 }  // namespace fusionopt

@@ -33,16 +33,12 @@ class SparseCholesky {
     bool ready() const { return ready_; }
 
   private:
-    // What Front, FrontUpdate and FrontEntry are, counted in nodes.
+    // What Front and FrontUpdate are, counted in nodes.
     struct Supernode {
         Index first, columns, rows_at, rows, links, entries;
     };
     struct Link {
         Index from, row, width, places;  // which supernode, from which of its rows on
-    };
-    struct Entry {
-        Index edge;
-        std::int32_t column, row;
     };
     FrontPlan plan() const;
 
@@ -53,15 +49,14 @@ class SparseCholesky {
     std::vector<Supernode> nodes_;     // and one more, where the lists end
     std::vector<std::int32_t> rows_;   // places in the order, ascending in each supernode
     std::vector<Link> links_;
-    std::vector<Entry> edges_;
+    std::vector<FrontEntry> entries_of_;
     std::vector<std::int32_t> places_;
 
     std::vector<Front> fronts_;
     std::vector<FrontUpdate> updates_;
-    std::vector<FrontEntry> blocks_;
-    std::vector<std::int32_t> front_rows_, front_places_;
+    std::vector<std::int32_t> wide_rows_, wide_places_;  // of more than one unknown a node
     Vector panels_;
-    mutable Vector scratch_, permuted_;
+    mutable Vector scratch_;
 };
 
 }  // namespace fusionopt
