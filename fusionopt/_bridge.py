@@ -479,13 +479,13 @@ class Engine:
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)
 
-    def refine(self, sharper: float, budget: float) -> tuple[int, float, bool]:
-        """The second stage to the tolerance times `sharper`, where its expected work fits `budget`.
+    def refine(self, budget: float) -> tuple[int, float, bool]:
+        """The second stage to the tolerance, where its expected work fits `budget`.
 
         Returns Newton steps (0: not tried), edges visited, and whether the gap is lower than it was (else the state
         is what it was).
         """
-        steps, work, improved = self._core.refine(sharper, budget)
+        steps, work, improved = self._core.refine(budget)
         return int(steps), float(work), bool(improved)
 
     @property

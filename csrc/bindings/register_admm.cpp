@@ -188,15 +188,15 @@ void register_admm(py::module_& module) {
         .def("tighten", &Admm::tighten, py::arg("factor"))
         .def(
             "refine",
-            [](Admm& self, double sharper, double budget) {
+            [](Admm& self, double budget) {
                 NewtonReport report;
                 {
                     py::gil_scoped_release release;
-                    report = self.refine(sharper, budget);
+                    report = self.refine(budget);
                 }
                 return std::make_tuple(report.steps, report.work, report.improved);
             },
-            py::arg("sharper"), py::arg("budget"))
+            py::arg("budget"))
         .def_property_readonly("sweep_work", &Admm::sweep_work)
         .def(
             "finish",

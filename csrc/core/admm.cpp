@@ -35,12 +35,12 @@ Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, A
     work_.resize(size);
     labels_.assign(at(loss_.n_nodes), 0);
     check_every_ = options_.check_every > 0 ? options_.check_every : (coupling_->complete() ? 5 : 10);
-    first_rho_ = options_.rho > 0.0 ? options_.rho : coupling_->start_rho(loss_);
-    rho_ = first_rho_;
-    coupling_->set_rho(loss_, rho_);
     for (Index i = 0; i < loss_.n_nodes; ++i)
         loss_.solve_node(i, 0.0, loss_.linear.data() + i * loss_.n_features, x_.data() + i * loss_.n_features,
                          node_.data());
+    first_rho_ = options_.rho > 0.0 ? options_.rho : coupling_->start_rho(loss_, lam_, x_);
+    rho_ = first_rho_;
+    coupling_->set_rho(loss_, rho_);
 }
 
 StepParameters Admm::step(double alpha) const { return {lam_, rho_, alpha, stretch_}; }
@@ -124,13 +124,13 @@ bool Admm::within(const Certificate& c) const {
     return c.gap <= tightening_ * tolerance(c) || c.gap <= std::fmax(tightening_, 1e-3) * c.rounding;
 }
 
-NewtonReport Admm::refine(double sharper, double budget) {
+NewtonReport Admm::refine(double budget) {
     if (coupling_->complete()) return {};
     unproject();
     sweep(0.0, true);
     const Certificate now = judge(x_, penalty_);
     if (!std::isfinite(now.gap)) return {};
-    const double target = sharper * tolerance(now);
+    const double target = tolerance(now);
     const Vector kept = x_, y = coupling_->copy_state();
     NewtonReport report = coupling_->newton(loss_, step(0.0), target, budget, x_);
     if (report.steps == 0) return report;

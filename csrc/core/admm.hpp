@@ -96,9 +96,9 @@ class Admm {
         if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
         return n_fused_;
     }
-    // The second stage from the present state, where its expected work fits `budget` (edges visited): to the
-    // present tolerance times `sharper`.
-    NewtonReport refine(double sharper, double budget);
+    // The second stage from the present state to the tolerance, where its expected work fits `budget` (edges
+    // visited).
+    NewtonReport refine(double budget);
     // Edges visited at this lam by the sweeps, their x-steps and the second stage.
     double sweep_work() const { return sweep_work_; }
     // Whether finish() would leave that many clusters at the raw point.

@@ -218,7 +218,7 @@ class CompleteCoupling final : public Coupling {
         kept_narrow_ = false;
     }
 
-    double start_rho(const QuadraticLoss& loss) const override {
+    double start_rho(const QuadraticLoss& loss, double, const Vector&) const override {
         return loss.mean_eigenvalue() * static_cast<double>(m_) / (weight_ * sigma_ * sigma_);
     }
 

@@ -44,7 +44,8 @@ class Coupling {
     // Returns inner iterations.
     virtual void set_rho(const QuadraticLoss& loss, double rho) = 0;
     virtual Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
-    virtual double start_rho(const QuadraticLoss& loss) const = 0;
+    // From the nodes' own minimisers x.
+    virtual double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const = 0;
     // Per-edge rho from the state (edge lists only): returns false where there is nothing to spread.
     virtual bool spread_rho(const StepParameters& step, double clip) = 0;
     // Relative primal residual ||Bx - theta|| / max(||Bx||, ||theta||).

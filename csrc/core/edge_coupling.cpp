@@ -18,17 +18,20 @@ constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes and the factor
 // itself cost, and a solve needs more of them than two passes over the factor are worth. Costs are in
 // multiplications.
-constexpr double kOrdering = 60.0;        // passes over all edges that finding the ordering is worth
-constexpr double kLargestFactor = 300.0;  // passes that a factorisation may cost
+constexpr double kOrdering = 40.0;        // passes over all edges that finding the ordering is worth
+constexpr double kFactorSpeed = 6.0;      // multiplications of a factorisation in the time of one of a pass
+constexpr double kSolveSpeed = 2.5;       // the same for the two passes over the factor in a solve
+constexpr double kLargestFactor = 600.0;  // passes that a factorisation may cost
 constexpr Index kPatience = 60;           // passes of a balancing before a factor is asked for
 
 // Numbers of the state below which threads are not worth waking, and numbers of a chunk.
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
-constexpr double kNewtonSteps = 15.0;     // that a second stage typically takes
-constexpr double kFirstSigma = 20.0;      // of the second stage, in units of the median rho
-constexpr double kPartingSigma = 1000.0;  // of a parting, in units of the start rho
+constexpr double kFirstMove = 0.25;    // of a dual, in units of lam, that the median edge asks for at first
+constexpr double kNewtonSteps = 15.0;  // that a second stage typically takes
+constexpr double kFirstSigma = 20.0;   // of the second stage, in units of the median rho
+constexpr double kPartingSigma = 1000.0;  // of a parting, in units of the stiffness
 constexpr Index kRun = 8;                 // chunks whose parts are kept at once
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
@@ -186,10 +189,23 @@ class EdgeCoupling final : public Coupling {
         if (block > 0) prepare(block);
     }
 
-    double start_rho(const QuadraticLoss& loss) const override {
-        double total = 0.0;
-        for (Index e = 0; e < n_edges_; ++e) total += weight_[e];
-        return loss.mean_eigenvalue() * static_cast<double>(n_edges_) / total;
+    // Curvature over weight, or, where lam is so large that duals would take many sweeps to get anywhere,
+    // what moves them by a good part of lam over the length of an edge.
+    double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const override {
+        Vector lengths;
+        lengths.reserve(at(n_edges_));
+        for (Index e = 0; e < n_edges_; ++e) {
+            double squared = 0.0;
+            for (Index k = 0; k < d_; ++k) {
+                const double u = x[at(tail_[at(e)] * d_ + k)] - x[at(head_[at(e)] * d_ + k)];
+                squared += u * u;
+            }
+            if (squared > 0.0) lengths.push_back(std::sqrt(squared));
+        }
+        if (lengths.empty()) return stiffness(loss);
+        const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+        std::nth_element(lengths.begin(), middle, lengths.end());
+        return std::fmax(stiffness(loss), kFirstMove * lam / *middle);
     }
 
     void set_rho(const QuadraticLoss&, double rho) override {
@@ -201,15 +217,16 @@ class EdgeCoupling final : public Coupling {
         const double pass = pass_cost(block);
         // A singular loss may leave a component without any curvature: there the factor is no inverse.
         if (!loss.singular && passes_ > kOrdering * static_cast<double>(block) && prepare(block) &&
-            passes_ * pass > direct_.cost() &&
-            recent_ * pass > 1.3 * direct_.entries() * static_cast<double>(d_ / block)) {
+            passes_ * pass > direct_.cost() / kFactorSpeed &&
+            recent_ * pass > 2.0 * direct_.entries() * static_cast<double>(d_ / block) / kSolveSpeed) {
             if (!direct_.ready() || !fresh_) {
                 factor(loss, block);
                 fresh_ = true;
             }
             x = b;
             direct_.solve(x.data(), d_ / block);
-            return 1 + static_cast<Index>(2.0 * direct_.entries() * static_cast<double>(d_ / block) / pass);
+            return 1 + static_cast<Index>(2.0 * direct_.entries() * static_cast<double>(d_ / block) /
+                                          (kSolveSpeed * pass));
         }
         const auto apply = [&](const Vector& v, Vector& av) {
             for_nodes([&](Index first, Index last, int) {
@@ -304,7 +321,7 @@ class EdgeCoupling final : public Coupling {
         Vector t(inside.size() * at(d_));
         for (std::size_t k = 0; k < inside.size(); ++k)
             for (Index a = 0; a < d_; ++a) t[k * at(d_) + at(a)] = block(inside[k])[a * kLanes];
-        const double work = parting.solve(kPartingSigma * start_rho(loss), budget, t);
+        const double work = parting.solve(kPartingSigma * stiffness(loss), budget, t);
         for (std::size_t k = 0; k < inside.size(); ++k)
             for (Index a = 0; a < d_; ++a) block(inside[k])[a * kLanes] = t[k * at(d_) + at(a)];
         n_clusters = parting.pieces(labels, x);
@@ -441,6 +458,12 @@ class EdgeCoupling final : public Coupling {
     bool complete() const override { return false; }
 
   private:
+    // Mean curvature over mean weight.
+    double stiffness(const QuadraticLoss& loss) const {
+        double total = 0.0;
+        for (Index e = 0; e < n_edges_; ++e) total += weight_[e];
+        return loss.mean_eigenvalue() * static_cast<double>(n_edges_) / total;
+    }
     double* block(Index e) { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
     const double* block(Index e) const { return y_.data() + (e / kLanes) * d_ * kLanes + e % kLanes; }
     template <class Action>

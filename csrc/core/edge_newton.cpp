@@ -16,7 +16,7 @@ constexpr int kMaxHalvings = 20;
 constexpr double kDigits = 1e-3;  // of the radius, that sigma (x_i - x_j) may lose in rounding
 constexpr double kArmijo = 1e-4;
 constexpr double kPasses = 6.0;            // over all edges in a step, its line search included
-constexpr double kMultiplications = 15.0;  // of a factor, a feature, in the time of a visited edge
+constexpr double kMultiplications = 40.0;  // of a factor, a feature, in the time of a visited edge
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 

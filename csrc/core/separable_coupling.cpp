@@ -45,7 +45,9 @@ class SeparableCoupling final : public Coupling {
     Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
         return whole_->solve_x(loss, b, x);
     }
-    double start_rho(const QuadraticLoss& loss) const override { return whole_->start_rho(loss); }
+    double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const override {
+        return whole_->start_rho(loss, lam, x);
+    }
     // One rho for all coordinates of an edge, as the x-step has it.
     bool spread_rho(const StepParameters&, double) override { return false; }
 

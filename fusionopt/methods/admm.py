@@ -21,10 +21,10 @@ _CHUNK = 10
 _MAX_FINISHES = 8
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
-_LONG = 50
+_LONG = 40
 _NEAR = 1e-4
-"""After _LONG sweeps, at a gap below this share of the objective, the second stage takes over where it is cheaper
-than what the sweeps have cost so far."""
+"""After _LONG sweeps, at a gap below this share of the objective, the partition is finished there, and where that does
+not meet the tolerance the second stage takes over: each for no more than the sweeps have cost so far."""
 _RETRY = 0.01
 """A proof that failed is tried again at this share of the tolerance before."""
 _PATIENCE = 2.0
@@ -108,14 +108,12 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
         stalled = not met and effort.stalls(n_iter, last)
-        if stalled:
-            met = effort.refine(1.0, engine.sweep_work) and engine.last().met
-            last = engine.last()
         if met or n_iter % engine.check_every == 0:
             stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
         if not met:
             effort.contract(n_iter)
-        if not stopped and (effort.due(met, n_iter) or stalled):
+        attempt = stalled or effort.due(met, n_iter)
+        while attempt and not stopped:
             finish = effort.finish(stalled)
             proven = finish.proven
             x = engine.point()
@@ -126,6 +124,13 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
                 break
             if finished or not stalled:
                 effort.sharpen(finished, n_iter)  # the iteration moves on
+                break
+            # Not even with the partition that the duals tell: Newton may get it nearer.
+            stalled = False
+            met = effort.refine() and engine.last().met
+            attempt = effort.due(met, n_iter)
+        if judged is not None:
+            break
         stopped = stopped or monitor.stopped()
         if stopped:
             break
@@ -193,15 +198,20 @@ class _Effort:
         self._met_work = 0.0
 
     def stalls(self, n_iter: int, last: Certificate) -> bool:
-        """Whether the gap is small and still not met after many sweeps: there Newton is the faster method."""
-        if self._met_at > 0 or n_iter < self._next_stall or last.gap > _NEAR * abs(last.objective):
+        """Whether the gap is small and still not met after many sweeps: there exact steps are the faster method."""
+        if (
+            self._complete
+            or self._met_at > 0
+            or n_iter < self._next_stall
+            or last.gap > _NEAR * abs(last.objective)
+        ):
             return False
         self._next_stall = 1.5 * n_iter
         return True
 
-    def refine(self, sharper: float, budget: float) -> bool:
+    def refine(self) -> bool:
         """Try the second stage; False where it would cost more than the budget, or does not help."""
-        steps, work, improved = self._engine.refine(sharper, budget)
+        steps, work, improved = self._engine.refine(self._engine.sweep_work)
         self.newton_steps += steps
         self._work += work
         return improved

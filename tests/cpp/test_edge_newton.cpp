@@ -43,7 +43,7 @@ TEST(the_second_stage_ends_where_the_iteration_does) {
             Admm newton(loss, listed(m, d, ring(m, weight)), lam, sharp);
             newton.run(30);
             const Certificate before = newton.last();
-            const NewtonReport report = newton.refine(1.0, kEnough);
+            const NewtonReport report = newton.refine(kEnough);
             const Certificate after = newton.last();
             CHECK(report.steps > 0);
             CHECK(after.gap < 1e-3 * before.gap || after.gap <= 1e-12 * after.objective);
@@ -65,7 +65,7 @@ TEST(dense_losses_take_the_second_stage_too) {
     CHECK(iterated.run(100000));
     Admm newton(loss, listed(m, d, ring(m, 1.0)), 0.05, sharp);
     newton.run(30);
-    CHECK(newton.refine(1.0, kEnough).steps > 0);
+    CHECK(newton.refine(kEnough).steps > 0);
     CHECK_NEAR(newton.last().objective, iterated.last().objective,
                1e-11 * (1.0 + std::abs(iterated.last().objective)));
 }
@@ -76,9 +76,9 @@ TEST(a_budget_that_is_too_small_leaves_everything_as_it_is) {
     Admm admm(loss, listed(m, d, ring(m, 1.0)), 0.3, {});
     admm.run(10);
     const Vector x = admm.x();
-    CHECK_EQUAL(admm.refine(1e-3, 1.0).steps, 0);
+    CHECK_EQUAL(admm.refine(1.0).steps, 0);
     for (std::size_t k = 0; k < x.size(); ++k) CHECK_EQUAL(admm.x()[k], x[k]);
     Admm complete_one(loss, complete(m, d, 1.0, Vector(at(m), 1.0)), 0.01, {});
     complete_one.run(10);
-    CHECK_EQUAL(complete_one.refine(1e-3, kEnough).steps, 0);
+    CHECK_EQUAL(complete_one.refine(kEnough).steps, 0);
 }
