@@ -136,7 +136,9 @@ void edges_of_kind(EdgeSweep& a, const StepParameters& step, SweepKind kind) {
         case SweepKind::kProject:
             return edge_sweep<0, SweepKind::kProject, dual>(a, step);
         case SweepKind::kManifold:
-            return edge_sweep<0, SweepKind::kManifold, dual>(a, step);
+            return with_features<2>(a.n_features, [&](auto d) {
+                edge_sweep<decltype(d)::value, SweepKind::kManifold, dual>(a, step);
+            });
         default:
             return with_features<1, 2, 3, 4, 7, 10>(a.n_features, [&](auto d) {
                 edge_sweep<decltype(d)::value, SweepKind::kRelax, dual>(a, step);

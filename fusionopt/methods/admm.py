@@ -21,10 +21,12 @@ _CHUNK = 10
 _MAX_FINISHES = 8
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
-_LONG = 40
-_NEAR = 1e-4
-"""After _LONG sweeps, at a gap below this share of the objective, the partition is finished there, and where that does
-not meet the tolerance the second stage takes over: each for no more than the sweeps have cost so far."""
+_LONG, _LONG_WARM = 40, 10
+_NEAR, _NEAR_WARM = 1e-4, 1e-3
+"""After _LONG sweeps of an edge list, at a gap below this share of the objective, the partition is finished there, and
+where that does not meet the tolerance the second stage takes over; sooner where another lam's solution is at hand."""
+_STALLED_SHARE = 0.5
+"""What finishing may cost there, in units of the sweeps so far."""
 _RETRY = 0.01
 """A proof that failed is tried again at this share of the tolerance before."""
 _PATIENCE = 2.0
@@ -189,7 +191,9 @@ class _Effort:
         self._factor = 1.0
         self._next = 0.0
         self._last_chance = np.inf
-        self._next_stall = float(_LONG)
+        warm = engine.n_iter > 0
+        self._next_stall = float(_LONG_WARM if warm else _LONG)
+        self._near = _NEAR_WARM if warm else _NEAR
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
@@ -203,10 +207,10 @@ class _Effort:
             self._complete
             or self._met_at > 0
             or n_iter < self._next_stall
-            or last.gap > _NEAR * abs(last.objective)
+            or last.gap > self._near * abs(last.objective)
         ):
             return False
-        self._next_stall = 1.5 * n_iter
+        self._next_stall = 2.0 * n_iter
         return True
 
     def refine(self) -> bool:
@@ -227,7 +231,7 @@ class _Effort:
         """The core's finishing, where the gap alone does not settle the partition."""
         if self._apart:
             return Finish(accepted=True, proven=True, untouched=False, n_clusters=0, work=0.0)
-        return self._engine.finish(1.0) if stalled else self._engine.finish()
+        return self._engine.finish(_STALLED_SHARE) if stalled else self._engine.finish()
 
     def due(self, met: bool, n_iter: int) -> bool:
         """Whether to finish now, given that the present tolerance is met."""
