@@ -20,18 +20,25 @@ typedef Pack<double, kStep> Quad;
 // Four columns of it are summed in registers.
 typedef Pack<double, FUSIONOPT_REGISTER >= 32 ? 8 : 4> Tall;
 constexpr Index kTall = Tall::kParts * Tall::kWidth;
+constexpr Index kPack = 16;  // columns from which on copying them first pays
 constexpr Index kDeep = 64;  // columns whose products are summed before they are taken from the target
+
+// For k = 0, 1, ...: numbers side by side, `step` apart.
+struct Strip {
+    const double* at;
+    Index step;
+};
 
 // sum[q] = sum over k of rows[k][.] columns[k][q]
 template <class P, int Q>
-inline void multiply(const double* rows, const double* columns, Index stride, Index depth, P* sum) {
+inline void multiply(Strip rows, Strip columns, Index depth, P* sum) {
     for (int q = 0; q < Q; ++q) sum[q] = zero<P>();
     for (Index k = 0; k < depth; ++k) {
-        const P a = load<P>(rows);
+        const P a = load<P>(rows.at);
         FUSIONOPT_UNROLL
-        for (int q = 0; q < Q; ++q) sum[q] = fma(a, splat<P>(columns[q]), sum[q]);
-        rows += stride;
-        columns += stride;
+        for (int q = 0; q < Q; ++q) sum[q] = fma(a, splat<P>(columns.at[q]), sum[q]);
+        rows.at += rows.step;
+        columns.at += columns.step;
     }
 }
 
@@ -39,6 +46,9 @@ inline void multiply(const double* rows, const double* columns, Index stride, In
 struct Beside {
     double* target;
     Index stride;
+    void fetch(Index row, Index column) const {
+        for (int q = 0; q < 4; ++q) __builtin_prefetch(target + (column + q) * stride + row, 1);
+    }
     template <class P, int Q>
     void take(const P* sum, Index row, Index column, Index) const {
         for (int q = 0; q < Q; ++q) {
@@ -52,6 +62,9 @@ struct Scattered {
     double* target;
     Index stride;
     const std::int32_t* places;
+    void fetch(Index row, Index column) const {
+        for (int q = 0; q < 4; ++q) __builtin_prefetch(target + places[column + q] * stride + places[row], 1);
+    }
     template <class P, int Q>
     void take(const P* sum, Index row, Index column, Index count) const {
         constexpr Index lanes = P::kParts * P::kWidth;
@@ -75,26 +88,52 @@ struct Scattered {
     }
 };
 
+// `count` rows of the target, from `row` on, and its columns from `c` to `end`; four columns are `group`
+// apart.
 template <class P, class Target>
-inline void update_rows(const double* source, Index stride, Index depth, Index row, Index count, Index width,
-                        const Target& target) {
-    const Index end = std::min(width, row + count);
-    const double* const rows = source + row;
+inline void update_rows(Strip rows, Strip columns, Index group, Index depth, Index row, Index count, Index c,
+                        Index end, const Target& target) {
     P sum[4];
-    Index c = 0;
-    for (; c + 4 <= end; c += 4) {
-        multiply<P, 4>(rows, source + c, stride, depth, sum);
+    for (; c + 4 <= end; c += 4, columns.at += group) {
+        target.fetch(row, c);
+        multiply<P, 4>(rows, columns, depth, sum);
         target.template take<P, 4>(sum, row, c, count);
     }
     if (end - c == 1) {
-        multiply<P, 1>(rows, source + c, stride, depth, sum);
+        multiply<P, 1>(rows, columns, depth, sum);
         target.template take<P, 1>(sum, row, c, count);
     } else if (end - c == 2) {
-        multiply<P, 2>(rows, source + c, stride, depth, sum);
+        multiply<P, 2>(rows, columns, depth, sum);
         target.template take<P, 2>(sum, row, c, count);
     } else if (end - c == 3) {
-        multiply<P, 3>(rows, source + c, stride, depth, sum);
+        multiply<P, 3>(rows, columns, depth, sum);
         target.template take<P, 3>(sum, row, c, count);
+    }
+}
+
+template <class Action>
+inline void for_rows(Index first, Index height, const Action& action) {
+    for (; height - first > kStep; first += kTall) action(Tall(), first, std::min(kTall, height - first));
+    if (height > first) action(Quad(), first, height - first);
+}
+
+// The update of many rows and columns, packed so that they are read in order.
+template <class Target>
+void update_packed(const double* source, Index stride, Index depth, Index height, Index width,
+                   const Target& target) {
+    double columns[kDeep * kDeep], rows[kDeep * kTall];
+    for (Index first = 0; first < width; first += kDeep) {
+        const Index last = std::min(width, first + kDeep);
+        double* to = columns;
+        for (Index c = first; c < last; c += 4)
+            for (Index k = 0; k < depth; ++k, to += 4) store(to, load<Quad>(source + k * stride + c));
+        for_rows(first, height, [&](auto kind, Index row, Index count) {
+            typedef decltype(kind) P;
+            constexpr Index lanes = P::kParts * P::kWidth;
+            for (Index k = 0; k < depth; ++k) store(rows + k * lanes, load<P>(source + k * stride + row));
+            update_rows<P>({rows, lanes}, {columns, 4}, 4 * depth, depth, row, count, first,
+                           std::min(last, row + count), target);
+        });
     }
 }
 
@@ -104,10 +143,14 @@ inline void update(const double* source, Index stride, Index depth, Index height
                    const Target& target) {
     for (; depth > 0; depth -= kDeep, source += kDeep * stride) {
         const Index deep = std::min(depth, kDeep);
-        Index row = 0;
-        for (; height - row > kStep; row += kTall)
-            update_rows<Tall>(source, stride, deep, row, std::min(kTall, height - row), width, target);
-        if (height > row) update_rows<Quad>(source, stride, deep, row, height - row, width, target);
+        if (std::min(deep, width) >= kPack && height >= 2 * kPack) {
+            update_packed(source, stride, deep, height, width, target);
+            continue;
+        }
+        for_rows(0, height, [&](auto kind, Index row, Index count) {
+            update_rows<decltype(kind)>({source + row, stride}, {source, stride}, 4, deep, row, count, 0,
+                                        std::min(width, row + count), target);
+        });
     }
 }
 
@@ -117,7 +160,7 @@ void finish_columns(double* panel, Index stride, Index j, Index depth) {
     const double* const known = panel + (j - depth) * stride;
     double* const own = panel + j * stride;
     Quad corner[Q];
-    multiply<Quad, Q>(known + j, known + j, stride, depth, corner);
+    multiply<Quad, Q>({known + j, stride}, {known + j, stride}, depth, corner);
     double value[Q][kStep], inverse[Q];
     for (int q = 0; q < Q; ++q) store(value[q], load<Quad>(own + q * stride + j) - corner[q]);
     for (int q = 0; q < Q; ++q) {
@@ -132,7 +175,7 @@ void finish_columns(double* panel, Index stride, Index j, Index depth) {
     const auto rows = [&](auto kind, Index r) {
         typedef decltype(kind) P;
         P sum[Q];
-        multiply<P, Q>(known + r, known + j, stride, depth, sum);
+        multiply<P, Q>({known + r, stride}, {known + j, stride}, depth, sum);
         FUSIONOPT_UNROLL
         for (int q = 0; q < Q; ++q) {
             sum[q] = load<P>(own + q * stride + r) - sum[q];

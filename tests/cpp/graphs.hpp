@@ -49,9 +49,17 @@ inline std::vector<TestGraph> test_graphs() {
         }
     }
     {
-        TestGraph& complete = start("complete", 17);
-        for (Index i = 0; i < 17; ++i)
-            for (Index j = i + 1; j < 17; ++j) complete.join(i, j);
+        TestGraph& complete = start("complete", 41);
+        for (Index i = 0; i < 41; ++i)
+            for (Index j = i + 1; j < 41; ++j) complete.join(i, j);
+    }
+    {
+        // Three cliques that share their last nodes: one wide front takes up others.
+        TestGraph& cliques = start("cliques", 3 * 25 + 20);
+        for (Index part = 0; part < 3; ++part)
+            for (Index i = 0; i < (part > 0 ? 25 : 45); ++i)
+                for (Index j = i + 1; j < 45; ++j)
+                    cliques.join(i < 25 ? part * 25 + i : 50 + i, j < 25 ? part * 25 + j : 50 + j);
     }
     {
         TestGraph& twice = start("pieces with repeated edges and loops", 50);

@@ -169,7 +169,7 @@ struct DenseSystem {
 TEST(solutions_agree_with_the_dense_factor) {
     for (const TestGraph& graph : test_graphs())
         for (const Index block : {1, 2, 3, 4}) {
-            if (graph.n * block > 900) continue;
+            if (block > 1 && graph.n * block > 600) continue;  // the dense factor would take long
             const DenseSystem system(graph, block);
             SparseCholesky factor;
             CHECK(factor.analyse(graph.n, graph.tail.data(), graph.head.data(), graph.n_edges(), 1,
