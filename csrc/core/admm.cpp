@@ -14,8 +14,9 @@ constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
-// A path's next lam is often met after this many sweeps of the complete graph.
-constexpr Index kEarlyCheck = 3;
+// A path's next lam is often met within this many sweeps of the complete graph, where a check costs little more than
+// a sweep.
+constexpr Index kEarlyChecks = 4;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -47,6 +48,7 @@ StepParameters Admm::step(double alpha) const { return {lam_, rho_, alpha, stret
 
 void Admm::sweep(double alpha, bool check) {
     if (alpha != 0.0) n_fused_ = 0;
+    fresh_ = false;
     Coupling::SweepRequest request;
     request.step = step(alpha);
     penalty_ = coupling_->sweep(request, x_, s_, check ? &g_ : nullptr).penalty;
@@ -70,12 +72,15 @@ bool Admm::run(Index iterations) {
     unproject();
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
-        const bool early = warm_ && since_start_ + 1 == kEarlyCheck && coupling_->complete();
+        const bool early = warm_ && since_start_ < kEarlyChecks && coupling_->complete();
         const bool checking = early || (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
         ++n_iter_;
         ++since_start_;
-        if (checking && check()) return true;
+        if (checking && check()) {
+            fresh_ = coupling_->complete() && !loss_.singular;
+            return true;
+        }
         for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
         const Index inner = coupling_->solve_x(loss_, rhs_, x_);
         sweep_work_ += static_cast<double>(coupling_->n_edges()) * static_cast<double>(2 + inner);
@@ -348,6 +353,7 @@ void Admm::set_lam(double lam) {
     expand();
     unproject();
     Coupling::SweepRequest request;
+    fresh_ = false;
     request.kind = SweepKind::kMove;
     request.lam_old = lam_;
     lam_ = lam;
@@ -385,6 +391,7 @@ std::vector<double> Admm::state() {
 }
 
 void Admm::restore(std::vector<double> numbers) {
+    fresh_ = false;
     expand();
     unproject();
     StateStream stream(numbers, false);

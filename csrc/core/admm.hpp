@@ -139,6 +139,7 @@ class Admm {
     enum class Flow { kFits, kOpen, kNone, kFar };
     Flow settle_flow(Core& core, Index checks);
     double measure(const Vector& x);
+    void measure_again(const Vector& x, double penalty);
     bool constant_on_cores(const Vector& x) const;
     Vector restricted(const Vector& x) const;
     Vector lifted(const Vector& x) const;
@@ -175,6 +176,7 @@ class Admm {
     double penalty_ = 0.0;
     Labels labels_, fused_labels_;
     Index n_clusters_ = 0, n_fused_ = 0;  // n_fused_: 0 until the present state has been looked at
+    bool fresh_ = false;  // g_ holds the row sums of the present state's duals
     bool warm_ = false;                   // this lam was started from the state of another
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside

@@ -218,26 +218,29 @@ bool Admm::contract(bool any, Index checks) {
 // <= gap, so that x_i* = x_j* needs ||x_i - x_j||^2 <= 2 gap (1 / h_i + 1 / h_j).
 double Admm::apart() {
     if (inner_) return inner_->apart();
-    if (!coupling_->complete() || loss_.dense || loss_.singular) return 0.0;
-    unproject();
-    sweep(0.0, true);
+    if (!proportional()) return 0.0;
+    const Coupling::Distances told = coupling_->distances(x_);
+    double scale = kInfinity;  // h
+    for (Index i = 0; i < loss_.n_nodes; ++i)
+        if (const double r = coupling_->node_weight(i); r > 0.0)
+            scale = std::fmin(scale, loss_.eigenvalues[at(i)] / r);
+    measure_again(x_, told.penalty);
     const Certificate now = judge(x_, penalty_);
-    const Index m = loss_.n_nodes, d = loss_.n_features;
-    double least = kInfinity;
-    for (Index i = 0; i < m; ++i) {
-        if (!(coupling_->node_weight(i) > 0.0)) continue;  // a node without edges
-        const double own = 1.0 / loss_.eigenvalues[at(i)];
-        for (Index j = 0; j < i; ++j) {
-            if (!(coupling_->node_weight(j) > 0.0)) continue;
-            double squared = 0.0;
-            for (Index k = 0; k < d; ++k) {
-                const double u = x_[at(i * d + k)] - x_[at(j * d + k)];
-                squared += u * u;
-            }
-            least = std::fmin(least, squared / (own + 1.0 / loss_.eigenvalues[at(j)]));
-        }
+    return 0.5 * scale * told.nearest / (now.gap + now.rounding);
+}
+
+// penalty_ and g_ for x and the present state; the row sums of the last check are still those of the state.
+void Admm::measure_again(const Vector& x, double penalty) {
+    if (fresh_) {
+        penalty_ = penalty;
+        return;
     }
-    return 0.5 * least / (now.gap + now.rounding);
+    unproject();
+    Coupling::SweepRequest request;
+    request.step = step(0.0);
+    penalty_ = coupling_->sweep(request, x, s_, &g_).penalty;
+    stretch_ = 1.0;
+    fresh_ = coupling_->complete() && !loss_.singular;
 }
 
 // The mean over each group.
@@ -271,11 +274,8 @@ bool Admm::constant_on_cores(const Vector& x) const {
 double Admm::measure(const Vector& x) {
     if (inner_ && !constant_on_cores(x)) expand();
     if (!inner_) {
-        Coupling::SweepRequest request;
-        request.step = step(0.0);
-        const double penalty = coupling_->sweep(request, x, s_, &g_).penalty;
-        stretch_ = 1.0;
-        return penalty;
+        measure_again(x, fresh_ ? coupling_->penalty(x) : 0.0);
+        return penalty_;
     }
     const Index d = loss_.n_features;
     const double penalty = inner_->measure(restricted(x));
@@ -298,6 +298,7 @@ double Admm::measure(const Vector& x) {
 // Writes the contracted problem's state and the flows of the cores back to the pairs.
 void Admm::expand() {
     if (!inner_) return;
+    fresh_ = false;
     inner_->expand();
     coupling_->put_part(*inner_->coupling_, groups_);
     for (const Core& core : cores_) coupling_->put_part(*core.flow, core.place);

@@ -115,6 +115,12 @@ class Coupling {
     virtual std::vector<Labels> sets_within(const std::vector<double>&) const { return {}; }
     // Roughly the share of pairs with ||y|| <= bound, from a few of them (complete graphs only).
     virtual double share_within(double /*bound*/) const { return 0.0; }
+    struct Distances {
+        double penalty = 0.0;
+        double nearest = 0.0;  // least ||x_i - x_j||^2 / (1 / r_i + 1 / r_j)
+    };
+    // Of the nodes of a complete graph; the state is not read.
+    virtual Distances distances(const Vector&) const { return {}; }
     // r_i of a complete graph's weights W r_i r_j.
     virtual double node_weight(Index) const { return 1.0; }
 

@@ -59,6 +59,7 @@ Vector means(const Labels& labels, Index n_clusters, const Vector& x, Index d) {
 Coupling::Sums Admm::manifold(const Vector& phi) {
     Coupling::SweepRequest request;
     request.kind = SweepKind::kManifold;
+    fresh_ = false;
     request.step = step(0.0);
     request.phi = &phi;
     request.worst = &worst_;

@@ -227,6 +227,14 @@ class _Effort:
             self._next_contraction = 2 * n_iter
             self._engine.contract(False, _QUICK_CHECKS if first else _FLOW_CHECKS)
 
+    @property
+    def _cheap(self) -> bool:
+        """Finishing costs little beside the sweeps, or at all."""
+        engine = self._engine
+        return engine.finishing_work <= max(
+            _CHEAP * engine.sweep_work, _EXACT_WORK / engine.problem.n_features
+        )
+
     def finish(self, stalled: bool) -> Finish:
         """The core's finishing, where the gap alone does not settle the partition."""
         if self._apart:
@@ -251,14 +259,16 @@ class _Effort:
         first = self._met_at == 0
         if first:
             self._met_at = n_iter
-            engine.contract(True, _FLOW_CHECKS)
             self._met_work = engine.sweep_work
             self._enough = _PATIENCE * engine.sweep_work
-        work = engine.finishing_work
-        cheap = work <= max(_CHEAP * engine.sweep_work, _EXACT_WORK / engine.problem.n_features)
+        share = 0.0 if self._cheap else engine.apart()
+        if first and share < 1.0:
+            # Some rows may be equal.
+            engine.contract(True, _FLOW_CHECKS)
+            share = 0.0 if self._cheap else engine.apart()
+        cheap = self._cheap
         if cheap and not (first and engine.half_open):
             return True
-        share = engine.apart()
         self._apart = share >= 1.0 and not cheap
         if share >= 1.0 or last_chance:
             return True
