@@ -118,7 +118,7 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
         return max(low for low, _ in each), max(high for _, high in each)
     if not isinstance(problem.loss, QuadraticNodeLoss):
         problem = replace(problem, loss=_at_rest(problem)[0])
-    settings = AdmmSettings(eps_rel=1e-5, max_iter=5000)
+    settings = AdmmSettings(eps_rel=1e-6, max_iter=5000)
     one_line = problem.n_features == 1 and problem.graph.node_weights is None
     if implicit.stores_too_much(problem) and pairs_need_no_storage(problem) and not one_line:
         return _without_pairs(problem, interrupt)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace fusionopt {
 
@@ -14,9 +15,9 @@ constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
-// A path's next lam is often met within this many sweeps of the complete graph, where a check costs little more than
-// a sweep.
-constexpr Index kEarlyChecks = 4;
+// A path's next lam is often met within this many sweeps of the complete graph, where a check costs little
+// more than a sweep.
+constexpr Index kEarlyChecks = 3;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -51,8 +52,11 @@ void Admm::sweep(double alpha, bool check) {
     fresh_ = false;
     Coupling::SweepRequest request;
     request.step = step(alpha);
-    penalty_ = coupling_->sweep(request, x_, s_, check ? &g_ : nullptr).penalty;
+    request.step.lam_old = moved_from_;
+    told_ = coupling_->sweep(request, x_, s_, check ? &g_ : nullptr);
+    penalty_ = told_.penalty;
     stretch_ = 1.0;
+    moved_from_ = 0.0;
 }
 
 bool Admm::run(Index iterations) {
@@ -69,16 +73,19 @@ bool Admm::run(Index iterations) {
         x_ = lifted(inner_->x_);
         return met;
     }
+    const double moved = std::exchange(moved_from_, 0.0);
     unproject();
+    moved_from_ = moved;
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
-        const bool early = warm_ && since_start_ < kEarlyChecks && coupling_->complete();
+        const bool early =
+            warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks && coupling_->complete();
         const bool checking = early || (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
         ++n_iter_;
         ++since_start_;
         if (checking && check()) {
-            fresh_ = coupling_->complete() && !loss_.singular;
+            fresh_ = coupling_->has_parts() && !loss_.singular;
             return true;
         }
         for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
@@ -156,6 +163,7 @@ NewtonReport Admm::refine(double budget) {
 void Admm::unproject() {
     if (projected_) coupling_->swap_state();
     projected_ = false;
+    if (moved_from_ > 0.0) move();
 }
 
 // Singular H_i: the dual value is finite only where g_i lies in the range of H_i. The flow is corrected by
@@ -323,6 +331,13 @@ Certificate Admm::certify(const Vector& x) {
 
 double Admm::primal_residual() {
     if (inner_) return inner_->primal_residual();
+    if (coupling_->has_parts() && !coupling_->grouped() && !loss_.singular) {
+        if (!fresh_) {
+            unproject();
+            sweep(0.0, true);
+        }
+        return std::sqrt(told_.residual);
+    }
     double absolute = 0.0;
     coupling_->primal_residual(step(0.0), x_, &absolute);
     return absolute;
@@ -334,6 +349,7 @@ void Admm::restart() {
     best_ = {};
     n_fused_ = 0;
     warm_ = true;
+    first_check_ = kEarlyChecks;
     since_start_ = 0;
     n_adapted_ = 0;
     next_adapt_ = 20;
@@ -351,15 +367,35 @@ void Admm::set_lam(double lam) {
         return restart();
     }
     expand();
-    unproject();
-    Coupling::SweepRequest request;
-    fresh_ = false;
-    request.kind = SweepKind::kMove;
-    request.lam_old = lam_;
-    lam_ = lam;
-    request.step = step(0.0);
-    coupling_->sweep(request, x_, s_, nullptr);
+    if (!defer_move(lam)) {
+        unproject();
+        moved_from_ = lam_;
+        lam_ = lam;
+        move();
+    }
     restart();
+    if (coupling_->has_parts() && !loss_.singular) first_check_ = 1;
+}
+
+// The state keeps its distance from the balls.
+void Admm::move() {
+    Coupling::SweepRequest request;
+    request.kind = SweepKind::kMove;
+    request.lam_old = std::exchange(moved_from_, 0.0);
+    request.step = step(0.0);
+    fresh_ = false;
+    coupling_->sweep(request, x_, s_, nullptr);
+}
+
+// Where every y lies outside its ball, moving takes (lam / lam_old - 1) P off y - 2 P: the row sums follow
+// without a pass, and the next sweep moves the state as it reads it.
+bool Admm::defer_move(double lam) {
+    if (!fresh_ || stretch_ != 1.0 || !(told_.tightest < 1.0) || loss_.singular) return false;
+    for (std::size_t k = 0; k < s_.size(); ++k) s_[k] -= (lam / lam_ - 1.0) * g_[k];
+    fresh_ = false;
+    moved_from_ = lam_;
+    lam_ = lam;
+    return true;
 }
 
 void Admm::set_loss(QuadraticLoss loss) {
@@ -384,6 +420,7 @@ void Admm::pass_state(StateStream& stream) {
 std::vector<double> Admm::state() {
     expand();
     unproject();
+    fresh_ = false;  // what comes next is computed as after restore()
     std::vector<double> numbers;
     StateStream stream(numbers, true);
     pass_state(stream);

@@ -93,6 +93,7 @@ class Admm {
     // Components of the edges whose dual lies inside its ball.
     Index n_fused() {
         if (inner_) return inner_->n_fused();
+        if (fresh_ && told_.tightest < 1.0) return loss_.n_nodes;
         if (n_fused_ == 0) n_fused_ = coupling_->fused_labels(lam_, fused_labels_);
         return n_fused_;
     }
@@ -105,6 +106,7 @@ class Admm {
     bool left_open(Index n_clusters) const;
     void duals(double* out) {
         expand();
+        if (moved_from_ > 0.0) move();
         coupling_->duals(lam_, out);
     }
 
@@ -122,24 +124,27 @@ class Admm {
     Index n_edges() const { return coupling_->n_edges(); }
 
   private:
-    // A set of nodes whose flow is known: nodes of the core are numbered in `place`, others have -1.
+    using Nodes = std::vector<std::int32_t>;
+    // A set of nodes whose flow is known.
     struct Core {
-        Labels place;
-        Index n = 0;
+        Nodes nodes;
         std::unique_ptr<Coupling> flow;
         double largest = 0.0;  // of its norms
     };
 
     StepParameters step(double alpha) const;
     bool proportional() const;
-    Core core_of(const std::vector<std::int32_t>& nodes) const;
+    Core core_of(const Nodes& nodes) const;
+    Labels places(const Nodes& nodes) const;
+    bool overloaded(const Nodes& nodes) const;
     double settle_clusters(double largest);
-    Vector force_inside(const Labels& place, Index n) const;
+    Vector force_inside(const Nodes& nodes) const;
     // Whether a flow was found; kFar: the first look ruled it out.
     enum class Flow { kFits, kOpen, kNone, kFar };
     Flow settle_flow(Core& core, Index checks);
     double measure(const Vector& x);
-    void measure_again(const Vector& x, double penalty);
+    double measure_again(const Vector& x);
+    bool defer_move(double lam);
     bool constant_on_cores(const Vector& x) const;
     Vector restricted(const Vector& x) const;
     Vector lifted(const Vector& x) const;
@@ -151,6 +156,7 @@ class Admm {
     Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out);
     void project_null();
     void unproject();
+    void move();
     void pass_state(StateStream& stream);
     double tolerance(const Certificate& c) const;
     bool within(const Certificate& c) const;
@@ -169,14 +175,16 @@ class Admm {
     std::unique_ptr<Coupling> coupling_;
     AdmmOptions options_;
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
-    Index n_iter_ = 0, since_start_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
+    Index n_iter_ = 0, since_start_ = 0, first_check_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
     double gap_at_adapt_ = 0.0, clip_ = 100.0;
     double sweep_work_ = 0.0;  // edges visited at this lam
     Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;
     Labels labels_, fused_labels_;
     Index n_clusters_ = 0, n_fused_ = 0;  // n_fused_: 0 until the present state has been looked at
-    bool fresh_ = false;  // g_ holds the row sums of the present state's duals
+    bool fresh_ = false;                  // g_ and told_ are of the present state, told_ at x_
+    double moved_from_ = 0.0;             // the radius that the state still keeps its distance from, or 0
+    Coupling::Sums told_;                 // of the last check
     bool warm_ = false;                   // this lam was started from the state of another
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
-#include <type_traits>
 
 #include "core/coupling.hpp"
 #include "core/ladder.hpp"
@@ -161,6 +160,15 @@ class CompleteCoupling final : public Coupling {
             out.penalty += weight_ * chunk.penalty;
             out.largest = std::fmax(out.largest, chunk.largest);
         }
+        if (g != nullptr) {
+            out.nearest = std::numeric_limits<double>::infinity();
+            out.tightest = 0.0;
+            for (const PairChunk& chunk : chunks_) {
+                out.residual += chunk.residual;
+                out.nearest = std::fmin(out.nearest, chunk.nearest);
+                out.tightest = std::fmax(out.tightest, chunk.tightest);
+            }
+        }
         gather(lanes, t_rows_, t_blocks_, s);
         if (g != nullptr) gather(lanes, g_rows_, g_blocks_, *g);
         if (request.worst != nullptr) {
@@ -296,26 +304,13 @@ class CompleteCoupling final : public Coupling {
             double copies[most] = {};  // no pair: none
             for (Index l = first; l < last; ++l)
                 copies[l] = copies_.empty() ? 1.0 : copies_[at(i)] * copies_[at(j + l)];
-            const auto measure = [&](auto count) {
-                double own_gap[most] = {}, own_apart[most] = {}, own_split[most] = {};
-                for (Index k = 0; k < d_; ++k)
-                    for (Index l = 0; l < count(); ++l) {
-                        const double u = xi[k] - xj[k * count() + l],
-                                     theta = keep[l] * static_cast<double>(y[k * count() + l]);
-                        own_gap[l] += square(u - theta);
-                        own_apart[l] += square(u);
-                        own_split[l] += square(theta);
-                    }
-                for (Index l = 0; l < count(); ++l) {
-                    gaps[l] += copies[l] * own_gap[l];
-                    aparts[l] += copies[l] * own_apart[l];
-                    splits[l] += copies[l] * own_split[l];
+            for (Index k = 0; k < d_; ++k)
+                for (Index l = first; l < last; ++l) {
+                    const double u = xi[k] - xj[k * lanes + l], theta = keep[l] * y[k * lanes + l];
+                    gaps[l] += copies[l] * (u - theta) * (u - theta);
+                    aparts[l] += copies[l] * u * u;
+                    splits[l] += copies[l] * theta * theta;
                 }
-            };
-            if (lanes == kLanes)
-                measure(std::integral_constant<Index, kLanes>());
-            else
-                measure(std::integral_constant<Index, most>());
         });
         double gap = 0.0, apart = 0.0, split = 0.0;
         for (Index l = 0; l < most; ++l) {
@@ -328,15 +323,12 @@ class CompleteCoupling final : public Coupling {
         return scale > 0.0 ? std::sqrt(gap / scale) : 0.0;
     }
 
-    double penalty(const Vector& x) const override { return distances(x).penalty; }
-
-    // The pairs in blocks of columns, without the state.
-    Distances distances(const Vector& x) const override {
+    // The pairs in blocks of columns.
+    double penalty(const Vector& x) const override {
         Buffer blocks(padded_ * d_);
         place_blocks(x, 1.0, kLanes, blocks);
-        double total = 0.0, nearest = std::numeric_limits<double>::infinity();
+        double total = 0.0;
         for (Index i = 0; i + 1 < m_; ++i) {
-            if (!(r_[i] > 0.0)) continue;
             double row[kLanes] = {};
             const double* const xi = x.data() + i * d_;
             for (Index j = (i + 1) / kLanes * kLanes; j < m_; j += kLanes) {
@@ -344,21 +336,19 @@ class CompleteCoupling final : public Coupling {
                 const double* const xj = blocks.data() + j * d_;
                 for (Index k = 0; k < d_; ++k)
                     for (Index l = 0; l < kLanes; ++l) squared[l] += square(xi[k] - xj[k * kLanes + l]);
-                double part[kLanes];
-                for (Index l = 0; l < kLanes; ++l) part[l] = r_[j + l] * std::sqrt(squared[l]);
                 if (j <= i)
-                    for (Index l = 0; l <= i - j; ++l) part[l] = 0.0;
-                for (Index l = 0; l < kLanes; ++l) row[l] += part[l];
-                for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(kLanes, m_ - j); ++l)
-                    if (r_[j + l] > 0.0)
-                        nearest = std::min(nearest, squared[l] * (r_[i] * r_[j + l] / (r_[i] + r_[j + l])));
+                    for (Index l = 0; l <= i - j; ++l) squared[l] = 0.0;
+                for (Index l = 0; l < kLanes; ++l) row[l] += r_[j + l] * std::sqrt(squared[l]);
             }
             double sum = 0.0;
             for (Index l = 0; l < kLanes; ++l) sum += row[l];
             total += r_[i] * sum;
         }
-        return {weight_ * total, nearest};
+        return weight_ * total;
     }
+
+    bool has_parts() const override { return true; }
+    bool grouped() const override { return !copies_.empty(); }
 
     void laplacian(const Vector& phi, Vector& out) override {
         Vector& mean = total_;
@@ -475,6 +465,7 @@ class CompleteCoupling final : public Coupling {
     }
 
     double node_weight(Index i) const override { return r_[i]; }
+    double pair_weight() const override { return weight_; }
 
     void duals(double lam, double* out) const override {
         const double radius = lam * (1.0 - ball_shrink(d_));

@@ -7,6 +7,7 @@
 // objective, dual value nor gap change.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -36,23 +37,36 @@ double pairs(Index n) { return 0.5 * static_cast<double>(n) * static_cast<double
 }  // namespace
 
 // What the flow inside a set has to balance.
-Vector Admm::force_inside(const Labels& place, Index n) const {
-    const Index d = loss_.n_features;
-    Vector b(at(n * d)), r(at(n)), total(at(d), 0.0);
+Vector Admm::force_inside(const Nodes& nodes) const {
+    const Index n = static_cast<Index>(nodes.size()), d = loss_.n_features;
+    Vector b(at(n * d)), total(at(d), 0.0);
     double sum = 0.0;
-    for (Index i = 0; i < loss_.n_nodes; ++i) {
-        const Index own = place[at(i)];
-        if (own < 0) continue;
-        r[at(own)] = coupling_->node_weight(i);
-        sum += r[at(own)];
-        for (Index k = 0; k < d; ++k) {
-            b[at(own * d + k)] = loss_.linear[at(i * d + k)];
-            total[at(k)] += b[at(own * d + k)];
+    for (Index k = 0; k < n; ++k) {
+        const Index i = nodes[at(k)];
+        sum += coupling_->node_weight(i);
+        for (Index a = 0; a < d; ++a) {
+            b[at(k * d + a)] = loss_.linear[at(i * d + a)];
+            total[at(a)] += b[at(k * d + a)];
         }
     }
-    for (Index i = 0; i < n; ++i)
-        for (Index k = 0; k < d; ++k) b[at(i * d + k)] -= r[at(i)] / sum * total[at(k)];
+    for (Index k = 0; k < n; ++k)
+        for (Index a = 0; a < d; ++a)
+            b[at(k * d + a)] -= coupling_->node_weight(nodes[at(k)]) / sum * total[at(a)];
     return b;
+}
+
+// Whether some node needs more than all pairs inside the set can carry.
+bool Admm::overloaded(const Nodes& nodes) const {
+    const Index n = static_cast<Index>(nodes.size()), d = loss_.n_features;
+    const Vector b = force_inside(nodes);
+    double sum = 0.0;
+    for (const std::int32_t i : nodes) sum += coupling_->node_weight(i);
+    for (Index k = 0; k < n; ++k) {
+        const double r = coupling_->node_weight(nodes[at(k)]);
+        const double most = lam_ * coupling_->pair_weight() * r * (sum - r);
+        if (dot(b.data() + k * d, b.data() + k * d, at(d)) > most * most * (1.0 + 1e-9)) return true;
+    }
+    return false;
 }
 
 // Douglas-Rachford between the balls and the flows that balance: a sweep of the pairs of the set with
@@ -60,8 +74,8 @@ Vector Admm::force_inside(const Labels& place, Index n) const {
 // <b, phi> > lam sum w ||phi_i - phi_j|| for some phi.
 Admm::Flow Admm::settle_flow(Core& core, Index checks) {
     const Index d = loss_.n_features;
-    const Vector b = force_inside(core.place, core.n);
-    const Labels one(at(core.n), 0);
+    const Vector b = force_inside(core.nodes);
+    const Labels one(core.nodes.size(), 0);
     Vector phi(b.size(), 0.0), s(b.size()), g(b.size()), e(b.size());
     Coupling& flow = *core.flow;
     flow.use(&pool_);
@@ -100,7 +114,7 @@ Admm::Flow Admm::settle_flow(Core& core, Index checks) {
 
 // Whether every H_i is h r_i I, h > 0.
 bool Admm::proportional() const {
-    if (!coupling_->complete() || loss_.dense || loss_.singular) return false;
+    if (!coupling_->has_parts() || loss_.dense || loss_.singular) return false;
     double least = kInfinity, most = 0.0;
     for (Index i = 0; i < loss_.n_nodes; ++i) {
         const double r = coupling_->node_weight(i);
@@ -111,13 +125,18 @@ bool Admm::proportional() const {
     return most <= least * (1.0 + 4.0 * kEps);
 }
 
-Admm::Core Admm::core_of(const std::vector<std::int32_t>& nodes) const {
+Admm::Core Admm::core_of(const Nodes& nodes) const {
     Core core;
-    core.n = static_cast<Index>(nodes.size());
-    core.place.assign(at(loss_.n_nodes), -1);
-    for (Index k = 0; k < core.n; ++k) core.place[at(nodes[at(k)])] = static_cast<std::int32_t>(k);
-    core.flow = coupling_->part(core.place, core.n);
+    core.nodes = nodes;
+    core.flow = coupling_->part(places(nodes), static_cast<Index>(nodes.size()));
     return core;
+}
+
+// The number of each node in the set, -1 for the others.
+Labels Admm::places(const Nodes& nodes) const {
+    Labels out(at(loss_.n_nodes), -1);
+    for (std::size_t k = 0; k < nodes.size(); ++k) out[at(nodes[k])] = static_cast<std::int32_t>(k);
+    return out;
 }
 
 // Flows for the clusters of labels_ whose worst_ norm lies outside its ball. Returns the largest norm there
@@ -125,7 +144,7 @@ Admm::Core Admm::core_of(const std::vector<std::int32_t>& nodes) const {
 double Admm::settle_clusters(double largest) {
     if (!proportional()) return largest;
     const double bound = lam_ * (1.0 + kFits * ball_shrink(loss_.n_features));
-    std::vector<std::vector<std::int32_t>> nodes(at(n_clusters_));
+    std::vector<Nodes> nodes(at(n_clusters_));
     std::vector<double> worst(at(n_clusters_), 0.0);
     for (Index i = 0; i < loss_.n_nodes; ++i) {
         nodes[at(labels_[at(i)])].push_back(static_cast<std::int32_t>(i));
@@ -137,7 +156,7 @@ double Admm::settle_clusters(double largest) {
             Core core = core_of(nodes[c]);
             if (settle_flow(core, kMaxFlowChecks) == Flow::kFits) {
                 worst[c] = core.largest;
-                coupling_->put_part(*core.flow, core.place);
+                coupling_->put_part(*core.flow, places(core.nodes));
             }
             for (const std::int32_t i : nodes[c]) worst_[at(i)] = worst[c];
         }
@@ -153,6 +172,7 @@ bool Admm::contract(bool any, Index checks) {
     const double all = pairs(m), wanted = any ? all : kWorthwhile * all;
     std::vector<double> bounds(std::begin(kBounds), std::end(kBounds));
     for (double& bound : bounds) bound *= lam_;
+    if (fresh_ && told_.tightest * kBounds[std::size(kBounds) - 1] < 1.0) return false;
     if (!any && coupling_->share_within(bounds.back()) * all < kLeastInside * static_cast<double>(m))
         return false;
     unproject();
@@ -165,15 +185,16 @@ bool Admm::contract(bool any, Index checks) {
     for (auto labels = ladder.rbegin(); labels != ladder.rend(); ++labels) {
         const Index n_sets = 1 + *std::max_element(labels->begin(), labels->end());
         if (!any && pairs(n_sets) > wanted) break;
-        std::vector<std::vector<std::int32_t>> sets(at(n_sets));
+        std::vector<Nodes> sets(at(n_sets));
         for (Index i = 0; i < m; ++i)
             if (member[at(i)] < 0) sets[at((*labels)[at(i)])].push_back(static_cast<std::int32_t>(i));
-        for (const std::vector<std::int32_t>& nodes : sets) {
+        for (const Nodes& nodes : sets) {
             const Index n = static_cast<Index>(nodes.size());
             if (n < 2 || (!any && pairs(n) < kLeastShare * all)) continue;
             if (!known.insert({nodes.front(), n}).second) continue;  // a coarser rung's
             if (static_cast<double>(n) > kSame * far[at(nodes.front())] && far[at(nodes.front())] > 0.0)
                 continue;
+            if (overloaded(nodes)) continue;
             Core core = core_of(nodes);
             const Flow found = settle_flow(core, checks);
             if (found == Flow::kFar)
@@ -219,28 +240,29 @@ bool Admm::contract(bool any, Index checks) {
 double Admm::apart() {
     if (inner_) return inner_->apart();
     if (!proportional()) return 0.0;
-    const Coupling::Distances told = coupling_->distances(x_);
-    double scale = kInfinity;  // h
+    if (!fresh_) {
+        unproject();
+        sweep(0.0, true);
+        fresh_ = true;
+    }
+    double h = kInfinity, r = kInfinity;  // h_i = h r_i
     for (Index i = 0; i < loss_.n_nodes; ++i)
-        if (const double r = coupling_->node_weight(i); r > 0.0)
-            scale = std::fmin(scale, loss_.eigenvalues[at(i)] / r);
-    measure_again(x_, told.penalty);
+        if (const double own = coupling_->node_weight(i); own > 0.0) {
+            h = std::fmin(h, loss_.eigenvalues[at(i)] / own);
+            r = std::fmin(r, own);
+        }
     const Certificate now = judge(x_, penalty_);
-    return 0.5 * scale * told.nearest / (now.gap + now.rounding);
+    return 0.25 * h * r * told_.nearest / (now.gap + now.rounding);
 }
 
-// penalty_ and g_ for x and the present state; the row sums of the last check are still those of the state.
-void Admm::measure_again(const Vector& x, double penalty) {
-    if (fresh_) {
-        penalty_ = penalty;
-        return;
-    }
+// The penalty at x, and in g_ the row sums of the state's duals, which may be known.
+double Admm::measure_again(const Vector& x) {
+    if (fresh_) return coupling_->penalty(x);
     unproject();
     Coupling::SweepRequest request;
     request.step = step(0.0);
-    penalty_ = coupling_->sweep(request, x, s_, &g_).penalty;
     stretch_ = 1.0;
-    fresh_ = coupling_->complete() && !loss_.singular;
+    return coupling_->sweep(request, x, s_, &g_).penalty;
 }
 
 // The mean over each group.
@@ -273,10 +295,7 @@ bool Admm::constant_on_cores(const Vector& x) const {
 // The penalty at x, and in g_ the row sums of the duals.
 double Admm::measure(const Vector& x) {
     if (inner_ && !constant_on_cores(x)) expand();
-    if (!inner_) {
-        measure_again(x, fresh_ ? coupling_->penalty(x) : 0.0);
-        return penalty_;
-    }
+    if (!inner_) return measure_again(x);
     const Index d = loss_.n_features;
     const double penalty = inner_->measure(restricted(x));
     Vector mass(inner_->g_.size() / at(d), 0.0);
@@ -287,10 +306,9 @@ double Admm::measure(const Vector& x) {
         for (Index k = 0; k < d; ++k) g_[at(i * d + k)] = share * inner_->g_[at(c * d + k)];
     }
     for (const Core& core : cores_) {
-        const Vector b = force_inside(core.place, core.n);
-        for (Index i = 0; i < loss_.n_nodes; ++i)
-            if (const Index own = core.place[at(i)]; own >= 0)
-                for (Index k = 0; k < d; ++k) g_[at(i * d + k)] += b[at(own * d + k)];
+        const Vector b = force_inside(core.nodes);
+        for (std::size_t own = 0; own < core.nodes.size(); ++own)
+            for (Index k = 0; k < d; ++k) g_[at(core.nodes[own] * d + k)] += b[own * at(d) + at(k)];
     }
     return penalty;
 }
@@ -301,7 +319,7 @@ void Admm::expand() {
     fresh_ = false;
     inner_->expand();
     coupling_->put_part(*inner_->coupling_, groups_);
-    for (const Core& core : cores_) coupling_->put_part(*core.flow, core.place);
+    for (const Core& core : cores_) coupling_->put_part(*core.flow, places(core.nodes));
     x_ = lifted(inner_->x_);
     rho_ = inner_->rho_;
     stretch_ = inner_->stretch_;

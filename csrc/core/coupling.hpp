@@ -27,6 +27,11 @@ class Coupling {
     struct Sums {
         double penalty = 0.0;  // sum_e w_e ||x_i - x_j|| (when g was wanted)
         double largest = 0.0;  // kManifold, kProject: largest dual norm per unit weight that received phi
+        // Complete graphs, when g was wanted: sum ||x_i - x_j - theta||^2, least ||x_i - x_j||^2 and largest
+        // lam / ||y|| (at most 1) over the pairs.
+        double residual = 0.0;
+        double nearest = 0.0;
+        double tightest = 1.0;
     };
     struct SweepRequest {
         SweepKind kind = SweepKind::kRelax;
@@ -39,6 +44,12 @@ class Coupling {
     };
     // One pass over all edges at x: s_i = sum +-w (y - 2P), and g_i = sum +-w P when g is given.
     virtual Sums sweep(const SweepRequest& request, const Vector& x, Vector& s, Vector* g) = 0;
+
+    // Whether it has parts, and its checks tell of the pairs (complete graphs whose state is one vector a
+    // pair).
+    virtual bool has_parts() const { return false; }
+    // Whether its nodes are groups of the whole graph's.
+    virtual bool grouped() const { return false; }
 
     // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry.
     // Returns inner iterations.
@@ -115,14 +126,9 @@ class Coupling {
     virtual std::vector<Labels> sets_within(const std::vector<double>&) const { return {}; }
     // Roughly the share of pairs with ||y|| <= bound, from a few of them (complete graphs only).
     virtual double share_within(double /*bound*/) const { return 0.0; }
-    struct Distances {
-        double penalty = 0.0;
-        double nearest = 0.0;  // least ||x_i - x_j||^2 / (1 / r_i + 1 / r_j)
-    };
-    // Of the nodes of a complete graph; the state is not read.
-    virtual Distances distances(const Vector&) const { return {}; }
     // r_i of a complete graph's weights W r_i r_j.
     virtual double node_weight(Index) const { return 1.0; }
+    virtual double pair_weight() const { return 1.0; }  // its W
 
     // v_e = w_e P(y_e), rows in the order of the edges (i < j, lexicographic).
     virtual void duals(double lam, double* out) const = 0;

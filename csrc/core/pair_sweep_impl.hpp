@@ -25,13 +25,36 @@ inline BlockWeights<P> block_weights(const PairSweep& a, Index i, Index column) 
 // proportional to y.
 template <class P>
 struct RelaxFactors {
-    P radius, c0, c1, pull;
-    explicit RelaxFactors(const StepParameters& step, Index d) {
-        const double a = step.alpha, stretch = step.stretch;
+    P radius, before, c0, c1, pull, loosen;
+    bool moves;
+    explicit RelaxFactors(const StepParameters& step, Index d) : moves(step.lam_old > 0.0) {
+        const double a = step.alpha, stretch = step.stretch, old = moves ? step.lam_old : step.lam;
         radius = splat<P>(step.lam * (1.0 - ball_shrink(d)));
+        before = splat<P>(old * (1.0 - ball_shrink(d)));
         c0 = splat<P>((1.0 - a) * stretch);
-        c1 = splat<P>((1.0 - a) * (1.0 - stretch) + a);
+        c1 = splat<P>(moves ? (1.0 - a) * (step.lam / old - 1.0) + a * step.lam / old
+                            : (1.0 - a) * (1.0 - stretch) + a);
         pull = splat<P>(a * step.rho);
+        loosen = splat<P>(1.0 / step.rho);
+    }
+    P keep(const P& squared) const {
+        const P s = shrink_factor(squared, before), line = fma(s, c1, c0);
+        return moves ? where_above(splat<P>(1.0), s, line, splat<P>(1.0)) : line;
+    }
+};
+
+// What a check asks of the pairs beside the duals.
+template <class P>
+struct PairTold {
+    P lengths = zero<P>(), residual = zero<P>(), nearest = splat<P>(kFar), tightest = zero<P>();
+    static constexpr double kFar = 1e300;
+    // s = min(1, lam / ||y||), apart = ||x_i - x_j||^2, missing = ||x_i - x_j - (y - P) / rho||^2.
+    void add(const BlockWeights<P>& w, const P& s, const P& apart, const P& missing) {
+        const P weight = w.of_columns * w.of_row, none = zero<P>();
+        lengths = fma(w.of_columns, root(apart), lengths);
+        residual = residual + where_above(weight, none, missing, none);
+        nearest = smaller(nearest, where_above(weight, none, apart, splat<P>(kFar)));
+        tightest = larger(tightest, where_above(weight, none, s, none));
     }
 };
 
@@ -47,7 +70,7 @@ inline void fetch(const S* y) {
 // registers, and while the roots of one block are on their way the others go on.
 template <int D, int K, bool dual, class S, class P, class A>
 inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f, const BlockWeights<P>* w,
-                        A* row_t, A* column_t, A* row_g, A* column_g, P& lengths) {
+                        A* row_t, A* column_t, A* row_g, A* column_g, PairTold<P>& told) {
     constexpr int L = P::kParts * P::kWidth, block = D * L;
     P v[K][D], factor[K], apart[K];
     FUSIONOPT_UNROLL
@@ -61,7 +84,7 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         factor[b] = D > 1 ? sums[0] + sums[1] : sums[0];
     }
     FUSIONOPT_UNROLL
-    for (int b = 0; b < K; ++b) factor[b] = fma(shrink_factor(factor[b], f.radius), f.c1, f.c0);
+    for (int b = 0; b < K; ++b) factor[b] = f.keep(factor[b]);
     P sums[K][2];
     FUSIONOPT_UNROLL
     for (int k = 0; k < D; ++k) {
@@ -106,7 +129,14 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         for (int b = 0; b < K; ++b) {
             to_row[b] = factor[b] * w[b].of_columns;
             to_column[b] = factor[b] * w[b].of_row;
-            lengths = fma(w[b].of_columns, root(apart[b]), lengths);
+            const P loose = (splat<P>(1.0) - factor[b]) * f.loosen;
+            P missing = zero<P>();
+            FUSIONOPT_UNROLL
+            for (int k = 0; k < D; ++k) {
+                const P u = splat<P>(xi[k]) - load<P>(xj + b * block + k * L), m = fnma(loose, v[b][k], u);
+                missing = fma(m, m, missing);
+            }
+            told.add(w[b], factor[b], apart[b], missing);
         }
         FUSIONOPT_UNROLL
         for (int k = 0; k < D; ++k) {
@@ -125,7 +155,8 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
 // One block with any number of features: y is read from the nearest cache again.
 template <bool dual, class S, class P, class A>
 inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFactors<P>& f,
-                        const BlockWeights<P>& w, A* row_t, A* column_t, A* row_g, A* column_g, P& lengths) {
+                        const BlockWeights<P>& w, A* row_t, A* column_t, A* row_g, A* column_g,
+                        PairTold<P>& told) {
     constexpr Index L = P::kParts * P::kWidth;
     P even = zero<P>(), odd = zero<P>(), apart = zero<P>();
     const auto measure = [&](Index k, P& total) {
@@ -138,7 +169,7 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
         measure(k + 1, odd);
     }
     if (k < d) measure(k, even);
-    const P keep = fma(shrink_factor(even + odd, f.radius), f.c1, f.c0);
+    const P keep = f.keep(even + odd);
     even = odd = zero<P>();
     const auto move = [&](Index k, P& total) {
         const P u = splat<P>(xi[k]) - load<P>(xj + k * L);
@@ -156,8 +187,14 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
     const P s = shrink_factor(even + odd, f.radius), to_t = fnma(splat<P>(2.0), s, splat<P>(1.0));
     const P to_row = to_t * w.of_columns, to_column = to_t * w.of_row;
     const P to_row_g = s * w.of_columns, to_column_g = s * w.of_row;
+    const P loose = (splat<P>(1.0) - s) * f.loosen;
+    P missing = zero<P>();
     for (k = 0; k < d; ++k) {
         const P v = load<P>(y + k * L);
+        if constexpr (dual) {
+            const P m = fnma(loose, v, splat<P>(xi[k]) - load<P>(xj + k * L));
+            missing = fma(m, m, missing);
+        }
         fetch(y + k * L);
         const P row = fma(to_row, v, load<P>(row_t + k * L));
         const P column = fnma(to_column, v, load<P>(column_t + k * L));
@@ -168,14 +205,14 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
             store(column_g + k * L, fnma(to_column_g, v, load<P>(column_g + k * L)));
         }
     }
-    if constexpr (dual) lengths = fma(w.of_columns, root(apart), lengths);
+    if constexpr (dual) told.add(w, s, apart, missing);
 }
 
 // What the rarer kinds do to a block; float64 arithmetic.
 template <SweepKind kind, bool dual, class S, class P>
 inline void other_block(const PairSweep& a, const StepParameters& step, S* y, Index i, Index column,
                         const BlockWeights<P>& w, double* row_t, double* column_t, double* row_g,
-                        double* column_g, P& row_penalty, P& before) {
+                        double* column_g, PairTold<P>& told, P& before) {
     constexpr Index L = P::kParts * P::kWidth;
     const Index d = a.layout.n_features;
     const P radius = splat<P>(step.lam * (1.0 - ball_shrink(d))), lam = splat<P>(step.lam);
@@ -223,8 +260,14 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
     }
     before = where_above(w.of_columns * w.of_row, zero<P>(), before, zero<P>());
     const P s = shrink_factor(after, radius), to_t = splat<P>(1.0) - (s + s);
+    const P loose = (splat<P>(1.0) - s) * splat<P>(1.0 / step.rho);
+    P missing = zero<P>();
     for (Index k = 0; k < d; ++k) {
         const P v = load<P>(y + k * L);
+        if constexpr (dual) {
+            const P m = fnma(loose, v, difference(k));
+            missing = fma(m, m, missing);
+        }
         store(row_t + k * L, fma(to_t * w.of_columns, v, load<P>(row_t + k * L)));
         store(column_t + k * L, fnma(to_t * w.of_row, v, load<P>(column_t + k * L)));
         if constexpr (dual) {
@@ -232,7 +275,7 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
             store(column_g + k * L, fnma(s * w.of_row, v, load<P>(column_g + k * L)));
         }
     }
-    if constexpr (dual) row_penalty = fma(w.of_columns, root(apart), row_penalty);
+    if constexpr (dual) told.add(w, s, apart, missing);
 }
 
 // S: what the state is stored in, A: what is computed in, D: number of features where that is known.
@@ -257,6 +300,7 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     if constexpr (kind == SweepKind::kManifold)
         for (Index k = 0; k < n_blocks * L; ++k) c.worst[k] = 0.0;
     double penalty = 0.0, largest = 0.0;
+    PairTold<P> all;
     S* y = static_cast<S*>(a.y) + at.blocks_before(c.first_strip) * block;
     for (Index strip = c.first_strip; strip < c.last_strip; ++strip) {
         const Index top = strip * PairLayout::kStrip, n_rows = at.rows(strip);
@@ -279,7 +323,8 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
             for (Index row = 0; row < n_rows; ++row) {
                 const Index i = top + row;
                 const A* const xi = x_rows + i * d;
-                P lengths = dual ? row_penalty[row] : zero<P>();
+                PairTold<P> told = all;
+                if constexpr (dual) told.lengths = row_penalty[row];
                 if constexpr (kind == SweepKind::kRelax) {
                     // How many blocks' values fit the registers.
 #if FUSIONOPT_REGISTER >= 64
@@ -297,10 +342,10 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                         A* const column_g = dual ? columns_g + b * block : nullptr;
                         if constexpr (D > 0)
                             relax_small<D, n, dual>(y, xi, xj, factors, w, row_t, column_t, row_g, column_g,
-                                                    lengths);
+                                                    told);
                         else
                             relax_large<dual>(d, y, xi, xj, factors, w[0], row_t, column_t, row_g, column_g,
-                                              lengths);
+                                              told);
                         y += n * block;
                     };
                     Index b = 0;
@@ -313,7 +358,7 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                         other_block<kind, dual>(a, step, y, i, column, block_weights<P, A>(a, i, column),
                                                 rows_t + row * block, columns_t + b * block,
                                                 rows_g + row * block, dual ? columns_g + b * block : nullptr,
-                                                lengths, before);
+                                                told, before);
                         const double most = maximum(before);
                         largest = most > largest ? most : largest;
                         if constexpr (kind == SweepKind::kManifold) {
@@ -322,7 +367,8 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                         }
                     }
                 }
-                if constexpr (dual) row_penalty[row] = lengths;
+                if constexpr (dual) row_penalty[row] = told.lengths;
+                all = told;
             }
             if constexpr (flush) {
                 double* const total = c.t_blocks + start * block;
@@ -341,6 +387,9 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     }
     c.penalty = penalty;
     c.largest = largest;
+    c.residual = sum(all.residual);
+    c.nearest = -maximum(zero<P>() - all.nearest);
+    c.tightest = maximum(all.tightest);
 }
 
 template <class S, bool dual>

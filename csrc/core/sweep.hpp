@@ -24,6 +24,9 @@ struct StepParameters {
     double rho = 1.0;      // ADMM penalty per unit weight (edge sweeps multiply it by rho_e)
     double alpha = 1.7;    // over-relaxation
     double stretch = 1.0;  // rho_new / rho_old since the last sweep
+    // Pair sweeps: where not 0, y first keeps its distance from the ball of this radius (kMove), stretch
+    // being 1.
+    double lam_old = 0.0;
 };
 
 // What a sweep does to y. Relax: the step above. Manifold: cross edges (x_i != x_j) get y = (lam/n + rho)(x_i
@@ -103,6 +106,10 @@ struct PairChunk {
     double* scratch = nullptr;  // pair_scratch(layout)
     double penalty = 0.0;       // out: sum r_i r_j ||x_i - x_j|| when duals are wanted
     double largest = 0.0;       // out, kManifold, kProject: largest norm of the edges that received phi
+    // out, kRelax and kMeasure when duals are wanted, over the pairs of weight > 0:
+    double residual = 0.0;  // sum ||x_i - x_j - (y - P) / rho||^2
+    double nearest = 0.0;   // least ||x_i - x_j||^2
+    double tightest = 0.0;  // largest lam / ||y||, at most 1
 };
 
 // Numbers of scratch that a worker needs.
