@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -30,6 +31,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
 
 import fusionopt
 from benchmarks import cvxpy_baseline, evaluate, numpy_admm, problems
@@ -254,6 +257,18 @@ class Judge:
         self.reference_cpu = timing.cpu
         return True
 
+    def narrow(self) -> None:
+        """The same with a float32 state; its certificate is float64 all the same."""
+        stated, settings = build(self.problem), fusionopt.AdmmSettings(eps_rel=EPS, dtype="float32")
+        result, timing = measure(lambda: fusionopt.solve(stated, settings))
+        primal = evaluate.objective(self.problem, result.x)
+        dual = evaluate.dual_value(self.problem, result.edge_duals())
+        more = {"certified_gap": (primal - dual) / abs(primal), "iterations": result.n_iter}
+        if not more["certified_gap"] <= EPS * (1.0 + 1e-6):
+            self.table.drop(self.problem.name, "fusionopt-f32", f"certified gap {more['certified_gap']:.2e}")
+            return
+        self._other("fusionopt-f32", result.x, timing, clusters=evaluate.n_distinct_rows(result.x), **more)
+
     def _other(self, tool: str, x: FloatArray, timing: Timing, **more: object) -> None:
         excess = self._excess(x)
         if not excess <= EXCESS_OF_OTHERS:
@@ -286,16 +301,19 @@ class Judge:
 
 
 def complete(table: Table) -> None:
-    """Complete graphs: m = 200, d = 2 against CLARABEL, m = 1000, d = 10 against NumPy."""
-    for fraction in (0.3, 0.5, 0.9):
-        judge = Judge(problems.gmm_complete(200, 2, fraction), table)
-        if judge.fusionopt():
-            judge.clarabel()
-            judge.numpy()
-    for fraction in (0.3, 0.5, 0.9):
-        judge = Judge(problems.gmm_complete(1000, 10, fraction), table)
-        if judge.fusionopt():
-            judge.numpy()
+    """Complete graphs: d = 2 with m = 200 and 400 against CLARABEL, m = 1000 (d = 2 and 10) against NumPy, and
+    m = 4000 for the growth of the iterations with m."""
+    for m, d in ((200, 2), (400, 2), (1000, 2), (1000, 10), (4000, 2)):
+        for fraction in (0.3, 0.5, 0.9):
+            judge = Judge(problems.gmm_complete(m, d, fraction), table)
+            if not judge.fusionopt():
+                continue
+            if d == 2:
+                judge.narrow()
+            if m <= 400:
+                judge.clarabel()
+            if m <= 1000:
+                judge.numpy()
 
 
 def knn(table: Table) -> None:
@@ -304,6 +322,24 @@ def knn(table: Table) -> None:
         judge = Judge(problems.gmm_knn(m, 2, 1.0), table)
         if judge.fusionopt():
             judge.clarabel()
+
+
+def critical(table: Table) -> None:
+    """Nearest-neighbour graphs, m = 5000, 15 % and less below and above the lam where two clusters become one."""
+    moons, near, far = (
+        problems.moons(5000, "few"),
+        *(problems.gmm_knn(5000, 2, 1.0, sep=s) for s in (3.0, 10.0)),
+    )
+    unit = [
+        dataclasses.replace(p, name=f"gmm knn 5000x2 k=10 sep {s} w = 1", weights=np.ones(len(p.pairs()[1])))
+        for s, p in ((3, near), (10, far))
+    ]
+    for stated in (moons, *unit):
+        critical_lam = fusionopt.lambda_max(build(stated))
+        for share in (0.85, 0.95, 0.99, 1.01, 1.05, 1.15):
+            problem = problems.with_lam(stated, share * critical_lam)
+            name = f"{stated.name.removesuffix(' few')} lam {share:g} critical"
+            Judge(dataclasses.replace(problem, name=name), table).fusionopt()
 
 
 def published(table: Table) -> None:
@@ -317,7 +353,7 @@ def published(table: Table) -> None:
             judge = Judge(problems.gauss(n, level), table)
             if judge.fusionopt():
                 judge.numpy()
-                if n == 100:
+                if n <= 200:
                     judge.clarabel()
 
 
@@ -331,6 +367,7 @@ def regression(table: Table) -> None:
 TABLES: dict[str, Callable[[Table], None]] = {
     "complete": complete,
     "knn": knn,
+    "critical": critical,
     "published": published,
     "regression": regression,
 }

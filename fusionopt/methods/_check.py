@@ -74,6 +74,18 @@ class Check:
         return self.optimal(settings) or self.stationary(settings)
 
 
+def relative_gap(gap: float, objective: float, rounding: float, settings: Settings) -> float:
+    """gap / max(|P|, |D|); 0.0 where it is within the tolerance only because it is within rounding, inf where there is
+    no bound."""
+    size = max(abs(objective), abs(objective - gap))
+    if gap == 0.0:
+        return 0.0
+    if not (np.isfinite(gap) and np.isfinite(size)):
+        return float(np.inf)
+    relative = gap / size if size > 0.0 else np.inf
+    return 0.0 if gap <= rounding and relative > settings.eps_rel else float(relative)
+
+
 def judge_nodes(
     loss: NodeLoss, x: FloatArray, sums: FloatArray, sums_error: FloatArray | None = None
 ) -> tuple[float, float, float, float, float]:
@@ -132,8 +144,7 @@ def to_result(
         status = "numerical_error"
     else:
         status = "interrupted" if stopped == "interrupted" else "user_limit"
-    size = max(abs(check.objective), abs(check.dual_objective)) if bounded else np.nan
-    rel_gap = 0.0 if check.exact or check.gap == 0 else check.gap / size if bounded else np.nan
+    rel_gap = relative_gap(check.gap, check.objective, check.rounding, settings) if bounded else np.nan
     found = f"relative gap {rel_gap:.1e}"
     if unbounded:
         found = unbounded

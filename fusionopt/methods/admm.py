@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fusionopt._bridge import Certificate, Engine, Finish
 from fusionopt.clusters import exact_labels
+from fusionopt.methods._check import relative_gap
 from fusionopt.methods._monitor import Monitor
 from fusionopt.problem import FusionProblem
 from fusionopt.result import Result
@@ -18,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 _CHUNK = 10
 """Sweeps between two looks at the clock and at Ctrl-C."""
-_MAX_FINISHES = 8
+_MAX_FINISHES = 4
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
 _LONG, _LONG_WARM = 40, 10
@@ -31,7 +32,6 @@ _RETRY = 0.01
 """A proof that failed is tried again at this share of the tolerance before."""
 _PATIENCE = 2.0
 """How far beyond the sweeps that the tolerance took they go on for a sharper partition."""
-_EXTRA_ITERATIONS = 5000
 _FIRST_CONTRACTION = 10
 """Sweeps of a complete graph before it is first looked at for clusters; then at twice as many, and so on."""
 _QUICK_CHECKS, _FLOW_CHECKS = 2, 20
@@ -144,11 +144,7 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         status = "numerical_error"
     else:
         status = "interrupted" if stopped == "interrupted" else "user_limit"
-    size = max(abs(certificate.objective), abs(certificate.dual_objective))
-    exact = np.isfinite(certificate.gap) and certificate.gap <= certificate.rounding
-    rel_gap = (
-        0.0 if exact or certificate.gap == 0 else certificate.gap / size if np.isfinite(size) else np.inf
-    )
+    rel_gap = relative_gap(certificate.gap, certificate.objective, certificate.rounding, settings)
     elapsed = monitor.elapsed
     monitor.trace.add(
         engine.n_iter - first, elapsed, certificate.objective, certificate.dual_objective, certificate.gap
@@ -284,24 +280,13 @@ class _Effort:
         if self._complete:
             return self._spent_complete(finish)
         graph = self._engine.problem.graph
-        swept = 2.0 * n_iter * graph.n_edges
-        free = _FREE_WORK
-        all_fused = finish.n_clusters == graph.n_components
-        if all_fused:
-            # Not proven: lam is next to lambda_max, where the objective tells the least.
-            free *= 4
-        extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
-        if self._finishes >= _MAX_FINISHES:
-            return True
         # Where groups have formed the partition is what is asked for, and worth as much again.
-        share = 0.5
-        if 2 * finish.n_clusters < graph.n_nodes:
-            share = 1.0
-        left = max(free, share * swept) - self._work - extra
+        share = 1.0 if 2 * finish.n_clusters < graph.n_nodes else 0.5
+        extra = 2.0 * (n_iter - self._met_at) * graph.n_edges
+        left = max(_FREE_WORK, share * 2.0 * n_iter * graph.n_edges) - self._work - extra
         # What is left goes into sweeps at most; then comes the last attempt.
-        sweeps = min(left / (2.0 * graph.n_edges), 10.0 * self._met_at + _EXTRA_ITERATIONS)
-        self._last_chance = n_iter + max(sweeps, _PATIENCE * self._met_at)
-        return left < 0.0
+        self._last_chance = n_iter + min(left / (2.0 * graph.n_edges), _PATIENCE * self._met_at)
+        return self._finishes >= _MAX_FINISHES or left < 0.0
 
     def _spent_complete(self, finish: Finish) -> bool:
         """The same on a complete graph, where sweeps converge fast: twice what the tolerance took is worth it."""

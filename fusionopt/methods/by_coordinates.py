@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fusionopt.clusters import exact_labels
 from fusionopt.losses import SquaredDistance
 from fusionopt.losses.pooled import pooled_point
+from fusionopt.methods._check import relative_gap
 from fusionopt.methods._monitor import Monitor
 from fusionopt.penalties import L2Norm
 from fusionopt.problem import FusionProblem
@@ -117,13 +118,13 @@ class ByCoordinatesSession:
         objective = problem.objective(x)
         dual = objective - gap
         size = max(abs(objective), abs(dual))
-        exact = all(told.rel_gap == 0 for told in found)
+        exact = all(told.rel_gap <= settings.eps_rel for told in found)
         words = [told.status for told in found]
         if exact or gap <= settings.eps_rel * size + settings.eps_abs:
             status = "optimal"
         else:
             status = next(w for w in ("numerical_error", "interrupted", "user_limit") if w in words)
-        rel_gap = 0.0 if exact else gap / size
+        rel_gap = relative_gap(gap, objective, gap if exact else 0.0, settings)
         n_iter = max(told.n_iter for told in found)
         start = monitor.stopped() if status == "interrupted" else "the tolerance was not met"
         start = "certified optimum" if status == "optimal" else start

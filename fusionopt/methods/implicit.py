@@ -11,6 +11,7 @@ from fusionopt import _checks
 from fusionopt._bridge_implicit import ImplicitEngine
 from fusionopt.clusters import exact_labels
 from fusionopt.estimate import pair_bytes
+from fusionopt.methods._check import relative_gap
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.problem import FusionProblem
@@ -97,15 +98,7 @@ class ImplicitSession:
             status = "numerical_error"
         else:
             status = "interrupted" if stopped == "interrupted" else "user_limit"
-        size = max(abs(certificate.objective), abs(certificate.dual_objective))
-        exact = np.isfinite(certificate.gap) and certificate.gap <= certificate.rounding
-        rel_gap = (
-            0.0
-            if exact or certificate.gap == 0
-            else certificate.gap / size
-            if np.isfinite(size) and size > 0
-            else np.inf
-        )
+        rel_gap = relative_gap(certificate.gap, certificate.objective, certificate.rounding, settings)
         elapsed = monitor.elapsed
         monitor.trace.add(n_iter, elapsed, certificate.objective, certificate.dual_objective, certificate.gap)
         result = Result(

@@ -18,6 +18,7 @@ from fusionopt.clusters import exact_labels
 from fusionopt.losses import SquaredDistance
 from fusionopt.losses.base import EPS
 from fusionopt.losses.pooled import pooled_minimiser
+from fusionopt.methods._check import relative_gap
 from fusionopt.methods._monitor import Monitor
 from fusionopt.methods.admm import AdmmSession
 from fusionopt.penalties import L2Norm
@@ -159,7 +160,7 @@ class RotatedSession:
             objective=objective,
             dual_objective=objective - gap,
             gap=gap,
-            rel_gap=0.0 if gap <= rounding else gap / size,
+            rel_gap=relative_gap(gap, objective, rounding, settings),
             status=status,
             message=f"{found.message}; solved in the {r} dimensions that the points span, of {d}",
             n_iter=found.n_iter,
