@@ -38,25 +38,21 @@ void spread(const std::vector<std::int32_t>& from, Index block, std::vector<std:
 
 }  // namespace
 
-bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32_t* head, Index n_edges,
-                             Index block, double max_cost) {
-    ready_ = false;
-    n_ = n;
-    cost_ = entries_ = 0.0;
-    nodes_.clear();
+bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t* head, Index n_edges,
+                                   Index block, double max_cost) {
     Elimination fronts;
     if (!minimum_degree(n, tail, head, n_edges, block, max_cost, fronts)) return false;
     fronts = join_fronts(fronts);
-    order_ = fronts.order;
+    order = fronts.order;
     std::vector<std::int32_t> place(at(n));
-    for (Index k = 0; k < n; ++k) place[at(order_[at(k)])] = static_cast<std::int32_t>(k);
+    for (Index k = 0; k < n; ++k) place[at(order[at(k)])] = static_cast<std::int32_t>(k);
     const Index count = static_cast<Index>(fronts.rows.size());
     std::vector<std::int32_t> owner(at(n));
-    nodes_.assign(at(count) + 1, {});
-    nodes_.back().first = n;
+    nodes.assign(at(count) + 1, {});
+    nodes.back().first = n;
     for (Index s = 0; s < count; ++s) {
-        nodes_[at(s)].first = fronts.first[at(s)];
-        nodes_[at(s)].columns = fronts.first[at(s + 1)] - fronts.first[at(s)];
+        nodes[at(s)].first = fronts.first[at(s)];
+        nodes[at(s)].columns = fronts.first[at(s + 1)] - fronts.first[at(s)];
         std::fill(owner.begin() + fronts.first[at(s)], owner.begin() + fronts.first[at(s + 1)],
                   static_cast<std::int32_t>(s));
     }
@@ -64,91 +60,100 @@ bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32
     // Edges by the supernode that eliminates their first end.
     const auto first_end = [&](Index e) { return std::min(place[at(tail[e])], place[at(head[e])]); };
     for (Index e = 0; e < n_edges; ++e)
-        if (tail[e] != head[e]) ++nodes_[at(owner[at(first_end(e))]) + 1].entries;
-    for (Index s = 0; s < count; ++s) nodes_[at(s + 1)].entries += nodes_[at(s)].entries;
-    entries_of_.resize(at(nodes_.back().entries));
+        if (tail[e] != head[e]) ++nodes[at(owner[at(first_end(e))]) + 1].entries;
+    for (Index s = 0; s < count; ++s) nodes[at(s + 1)].entries += nodes[at(s)].entries;
+    entries.resize(at(nodes.back().entries));
     std::vector<Index> next(at(count));
-    for (Index s = 0; s < count; ++s) next[at(s)] = nodes_[at(s)].entries;
+    for (Index s = 0; s < count; ++s) next[at(s)] = nodes[at(s)].entries;
     for (Index e = 0; e < n_edges; ++e) {
         if (tail[e] == head[e]) continue;
         const std::int32_t column = first_end(e), s = owner[at(column)];
         const std::int32_t row = std::max(place[at(tail[e])], place[at(head[e])]);
-        entries_of_[at(next[at(s)]++)] = {e, column - static_cast<std::int32_t>(nodes_[at(s)].first), row};
+        entries[at(next[at(s)]++)] = {e, column - static_cast<std::int32_t>(nodes[at(s)].first), row};
     }
 
     // Rows of a supernode: what its edges and its children reach beyond it.
-    rows_.clear();
+    rows.clear();
     std::vector<std::int32_t> seen(at(n), -1), child(at(count), -1), sibling(at(count), -1);
     double cost = 0.0;
     for (Index s = 0; s < count; ++s) {
-        Supernode& node = nodes_[at(s)];
+        Supernode& node = nodes[at(s)];
         const std::int32_t end = static_cast<std::int32_t>(node.first + node.columns);
-        node.rows_at = static_cast<Index>(rows_.size());
+        node.rows_at = static_cast<Index>(rows.size());
         const auto add = [&](std::int32_t row) {
             if (row < end || seen[at(row)] == s) return;
             seen[at(row)] = static_cast<std::int32_t>(s);
-            rows_.push_back(row);
+            rows.push_back(row);
         };
-        for (Index e = node.entries; e < nodes_[at(s + 1)].entries; ++e) add(entries_of_[at(e)].row);
+        for (Index e = node.entries; e < nodes[at(s + 1)].entries; ++e) add(entries[at(e)].row);
         for (Index c = child[at(s)]; c >= 0; c = sibling[at(c)])
-            for (Index r = 0; r < nodes_[at(c)].rows; ++r) add(rows_[at(nodes_[at(c)].rows_at + r)]);
-        node.rows = static_cast<Index>(rows_.size()) - node.rows_at;
-        std::sort(rows_.begin() + node.rows_at, rows_.end());
+            for (Index r = 0; r < nodes[at(c)].rows; ++r) add(rows[at(nodes[at(c)].rows_at + r)]);
+        node.rows = static_cast<Index>(rows.size()) - node.rows_at;
+        std::sort(rows.begin() + node.rows_at, rows.end());
         if (fronts.parent[at(s)] >= 0) {
             sibling[at(s)] = child[at(fronts.parent[at(s)])];
             child[at(fronts.parent[at(s)])] = static_cast<std::int32_t>(s);
         }
         const Index columns = node.columns * block;
         cost += front_cost(static_cast<double>(columns), static_cast<double>(columns + node.rows * block));
-        if (cost > max_cost) {
-            nodes_.clear();
-            return false;
-        }
+        if (cost > max_cost) return false;
     }
 
     // Links: runs of rows that one supernode eliminates, by that supernode.
     const auto for_runs = [&](const auto& action) {
         for (Index s = 0; s < count; ++s) {
-            const Supernode& node = nodes_[at(s)];
-            const std::int32_t* const rows = rows_.data() + node.rows_at;
+            const Supernode& node = nodes[at(s)];
+            const std::int32_t* const own = rows.data() + node.rows_at;
             for (Index r = 0, end; r < node.rows; r = end) {
-                const std::int32_t to = owner[at(rows[r])];
-                for (end = r + 1; end < node.rows && owner[at(rows[end])] == to;) ++end;
+                const std::int32_t to = owner[at(own[r])];
+                for (end = r + 1; end < node.rows && owner[at(own[end])] == to;) ++end;
                 action(s, to, r, end);
             }
         }
     };
     Index n_places = 0;
     for_runs([&](Index s, Index to, Index r, Index) {
-        ++nodes_[at(to + 1)].links;
-        n_places += nodes_[at(s)].rows - r;
+        ++nodes[at(to + 1)].links;
+        n_places += nodes[at(s)].rows - r;
     });
     for (Index s = 0; s < count; ++s) {
-        next[at(s)] = nodes_[at(s)].links;
-        nodes_[at(s + 1)].links += nodes_[at(s)].links;
+        next[at(s)] = nodes[at(s)].links;
+        nodes[at(s + 1)].links += nodes[at(s)].links;
     }
-    links_.resize(at(nodes_.back().links));
-    for_runs([&](Index s, Index to, Index r, Index end) { links_[at(next[at(to)]++)] = {s, r, end - r, 0}; });
+    links.resize(at(nodes.back().links));
+    for_runs([&](Index s, Index to, Index r, Index end) { links[at(next[at(to)]++)] = {s, r, end - r, 0}; });
 
     // Where the rows of the links and of the edges are in the supernode's own.
-    places_.resize(at(n_places));
+    places.resize(at(n_places));
     std::vector<std::int32_t>& where = seen;
     Index done = 0;
     for (Index s = 0; s < count; ++s) {
-        const Supernode& node = nodes_[at(s)];
+        const Supernode& node = nodes[at(s)];
         for (Index c = 0; c < node.columns; ++c) where[at(node.first + c)] = static_cast<std::int32_t>(c);
         for (Index r = 0; r < node.rows; ++r)
-            where[at(rows_[at(node.rows_at + r)])] = static_cast<std::int32_t>(node.columns + r);
-        for (Index k = node.links; k < nodes_[at(s + 1)].links; ++k) {
-            Link& link = links_[at(k)];
-            const Supernode& from = nodes_[at(link.from)];
+            where[at(rows[at(node.rows_at + r)])] = static_cast<std::int32_t>(node.columns + r);
+        for (Index k = node.links; k < nodes[at(s + 1)].links; ++k) {
+            Link& link = links[at(k)];
+            const Supernode& from = nodes[at(link.from)];
             link.places = done;
             for (Index r = link.row; r < from.rows; ++r)
-                places_[at(done++)] = where[at(rows_[at(from.rows_at + r)])];
+                places[at(done++)] = where[at(rows[at(from.rows_at + r)])];
         }
-        for (Index e = node.entries; e < nodes_[at(s + 1)].entries; ++e)
-            entries_of_[at(e)].row = where[at(entries_of_[at(e)].row)];
+        for (Index e = node.entries; e < nodes[at(s + 1)].entries; ++e)
+            entries[at(e)].row = where[at(entries[at(e)].row)];
     }
+    return true;
+}
+
+bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32_t* head, Index n_edges,
+                             Index block, double max_cost) {
+    ready_ = false;
+    pattern_.reset();
+    cost_ = entries_ = 0.0;
+    const auto found = std::make_shared<Pattern>();
+    found->n = n;
+    if (!found->find(tail, head, n_edges, block, max_cost)) return false;
+    pattern_ = found;
     return lay_out(block, max_cost);
 }
 
@@ -156,11 +161,12 @@ bool SparseCholesky::lay_out(Index block, double max_cost) {
     ready_ = false;
     block_ = block;
     cost_ = entries_ = 0.0;
-    const Index b = block, count = static_cast<Index>(nodes_.size()) - 1;
+    const Pattern& pattern = *pattern_;
+    const Index b = block, count = static_cast<Index>(pattern.nodes.size()) - 1;
     fronts_.resize(at(count) + 1);
     Index panel = 0, tallest = 0;
     for (Index s = 0; s <= count; ++s) {
-        const Supernode& node = nodes_[at(s)];
+        const Supernode& node = pattern.nodes[at(s)];
         const Index columns = node.columns * b, size = columns + node.rows * b;
         const Index stride = (size + kPanelStep - 1) / kPanelStep * kPanelStep;
         fronts_[at(s)] = {panel,
@@ -177,10 +183,10 @@ bool SparseCholesky::lay_out(Index block, double max_cost) {
         entries_ += static_cast<double>(columns * size);
     }
     if (cost_ > max_cost) return false;
-    panels_.assign(at(panel + 2 * kPanelStep), 0.0);
-    updates_.resize(links_.size());
-    for (std::size_t k = 0; k < links_.size(); ++k) {
-        const Link& link = links_[k];
+    if (panels_.size() != panel + 2 * kPanelStep) panels_ = Buffer(panel + 2 * kPanelStep);
+    updates_.resize(pattern.links.size());
+    for (std::size_t k = 0; k < pattern.links.size(); ++k) {
+        const Link& link = pattern.links[k];
         const Front& from = fronts_[at(link.from)];
         const Index row = link.row * b;
         updates_[k] = {from.panel + from.columns + row,
@@ -191,10 +197,10 @@ bool SparseCholesky::lay_out(Index block, double max_cost) {
                        static_cast<std::int32_t>(link.width * b)};
     }
     if (b > 1) {
-        spread(rows_, b, wide_rows_);
-        spread(places_, b, wide_places_);
+        spread(pattern.rows, b, wide_rows_);
+        spread(pattern.places, b, wide_places_);
     }
-    scratch_.resize(at((n_ * b + tallest) * kRightSides));
+    scratch_.resize(at((pattern.n * b + tallest) * kRightSides));
     return true;
 }
 
@@ -204,10 +210,10 @@ FrontPlan SparseCholesky::plan() const {
             block_,
             fronts_.data(),
             updates_.data(),
-            entries_of_.data(),
-            (wide ? wide_places_ : places_).data(),
-            (wide ? wide_rows_ : rows_).data(),
-            order_.data()};
+            pattern_->entries.data(),
+            (wide ? wide_places_ : pattern_->places).data(),
+            (wide ? wide_rows_ : pattern_->rows).data(),
+            pattern_->order.data()};
 }
 
 void SparseCholesky::factor(const double* diagonal, const double* off) {

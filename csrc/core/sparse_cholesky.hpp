@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/front.hpp"
@@ -13,6 +14,13 @@ namespace fusionopt {
 
 class SparseCholesky {
   public:
+    SparseCholesky() = default;
+    SparseCholesky(SparseCholesky&&) = default;
+    SparseCholesky& operator=(SparseCholesky&&) = default;
+    // A copy has the order and the pattern: lay_out() makes it one of its own.
+    SparseCholesky(const SparseCholesky& other) : pattern_(other.pattern_) {}
+    SparseCholesky& operator=(const SparseCholesky& other) { return *this = SparseCholesky(other); }
+
     // Orders the n nodes and finds the pattern of the factor; every node has `block` unknowns. Gives up,
     // false, as soon as a factorisation would take more than max_cost multiplications. Deterministic; time
     // about that of the fill.
@@ -20,7 +28,7 @@ class SparseCholesky {
                  double max_cost);
     // The same order and pattern with another number of unknowns a node, after analyse().
     bool lay_out(Index block, double max_cost);
-    bool analysed() const { return !nodes_.empty(); }
+    bool analysed() const { return pattern_ != nullptr; }
     // Multiplications of a factorisation; numbers in the factor (a solve makes two passes over them).
     double cost() const { return cost_; }
     double entries() const { return entries_; }
@@ -40,22 +48,27 @@ class SparseCholesky {
     struct Link {
         Index from, row, width, places;  // which supernode, from which of its rows on
     };
+    struct Pattern {
+        Index n = 0;
+        std::vector<std::int32_t> order;  // order[k]: node eliminated k-th
+        std::vector<Supernode> nodes;     // and one more, where the lists end
+        std::vector<std::int32_t> rows;   // places in the order, ascending in each supernode
+        std::vector<Link> links;
+        std::vector<FrontEntry> entries;
+        std::vector<std::int32_t> places;
+        bool find(const std::int32_t* tail, const std::int32_t* head, Index n_edges, Index block,
+                  double max_cost);
+    };
     FrontPlan plan() const;
 
-    Index n_ = 0, block_ = 1;
+    std::shared_ptr<const Pattern> pattern_;
+    Index block_ = 1;
     double cost_ = 0.0, entries_ = 0.0;
     bool ready_ = false;
-    std::vector<std::int32_t> order_;  // order_[k]: node eliminated k-th
-    std::vector<Supernode> nodes_;     // and one more, where the lists end
-    std::vector<std::int32_t> rows_;   // places in the order, ascending in each supernode
-    std::vector<Link> links_;
-    std::vector<FrontEntry> entries_of_;
-    std::vector<std::int32_t> places_;
-
     std::vector<Front> fronts_;
     std::vector<FrontUpdate> updates_;
     std::vector<std::int32_t> wide_rows_, wide_places_;  // of more than one unknown a node
-    Vector panels_;
+    Buffer panels_;
     mutable Vector scratch_;
 };
 

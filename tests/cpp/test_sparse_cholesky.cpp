@@ -225,3 +225,22 @@ TEST(a_pivot_that_is_not_positive_becomes_one) {
     for (const double value : v) CHECK(std::isfinite(value));
     CHECK_EQUAL(v[2], 1.0);
 }
+
+TEST(a_copy_has_the_pattern_and_a_layout_of_its_own) {
+    const Lattice lattice(9, 1), wide(9, 3);
+    SparseCholesky factor;
+    factor.analyse(lattice.n, lattice.tail.data(), lattice.head.data(),
+                   static_cast<Index>(lattice.tail.size()), 1, kUnbounded);
+    factor.factor(lattice.diagonal.data(), lattice.off.data());
+    SparseCholesky copy;
+    CHECK(!copy.analysed());
+    copy = factor;
+    CHECK(copy.analysed());
+    CHECK(!copy.ready());
+    CHECK(!copy.lay_out(3, 1.0));
+    CHECK(copy.lay_out(3, kUnbounded));
+    copy.factor(wide.diagonal.data(), wide.off.data());
+    CHECK(error_of(wide, copy, 2) < 1e-10);
+    CHECK(factor.ready());
+    CHECK(error_of(lattice, factor, 2) < 1e-10);
+}
