@@ -44,8 +44,6 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
     if (!minimum_degree(n, tail, head, n_edges, block, max_cost, fronts)) return false;
     fronts = join_fronts(fronts);
     order = fronts.order;
-    std::vector<std::int32_t> place(at(n));
-    for (Index k = 0; k < n; ++k) place[at(order[at(k)])] = static_cast<std::int32_t>(k);
     const Index count = static_cast<Index>(fronts.rows.size());
     std::vector<std::int32_t> owner(at(n));
     nodes.assign(at(count) + 1, {});
@@ -56,8 +54,18 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
         std::fill(owner.begin() + fronts.first[at(s)], owner.begin() + fronts.first[at(s + 1)],
                   static_cast<std::int32_t>(s));
     }
+    sort_edges(tail, head, n_edges, owner);
+    if (!find_rows(fronts.parent, block, max_cost)) return false;
+    find_links(owner);
+    return true;
+}
 
-    // Edges by the supernode that eliminates their first end.
+// Edges by the supernode that eliminates their first end.
+void SparseCholesky::Pattern::sort_edges(const std::int32_t* tail, const std::int32_t* head, Index n_edges,
+                                         const std::vector<std::int32_t>& owner) {
+    std::vector<std::int32_t> place(at(n));
+    for (Index k = 0; k < n; ++k) place[at(order[at(k)])] = static_cast<std::int32_t>(k);
+    const Index count = static_cast<Index>(nodes.size()) - 1;
     const auto first_end = [&](Index e) { return std::min(place[at(tail[e])], place[at(head[e])]); };
     for (Index e = 0; e < n_edges; ++e)
         if (tail[e] != head[e]) ++nodes[at(owner[at(first_end(e))]) + 1].entries;
@@ -71,9 +79,12 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
         const std::int32_t row = std::max(place[at(tail[e])], place[at(head[e])]);
         entries[at(next[at(s)]++)] = {e, column - static_cast<std::int32_t>(nodes[at(s)].first), row};
     }
+}
 
-    // Rows of a supernode: what its edges and its children reach beyond it.
-    rows.clear();
+// Rows of a supernode: what its edges and its children reach beyond it.
+bool SparseCholesky::Pattern::find_rows(const std::vector<std::int32_t>& parent, Index block,
+                                        double max_cost) {
+    const Index count = static_cast<Index>(nodes.size()) - 1;
     std::vector<std::int32_t> seen(at(n), -1), child(at(count), -1), sibling(at(count), -1);
     double cost = 0.0;
     for (Index s = 0; s < count; ++s) {
@@ -90,16 +101,20 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
             for (Index r = 0; r < nodes[at(c)].rows; ++r) add(rows[at(nodes[at(c)].rows_at + r)]);
         node.rows = static_cast<Index>(rows.size()) - node.rows_at;
         std::sort(rows.begin() + node.rows_at, rows.end());
-        if (fronts.parent[at(s)] >= 0) {
-            sibling[at(s)] = child[at(fronts.parent[at(s)])];
-            child[at(fronts.parent[at(s)])] = static_cast<std::int32_t>(s);
+        if (parent[at(s)] >= 0) {
+            sibling[at(s)] = child[at(parent[at(s)])];
+            child[at(parent[at(s)])] = static_cast<std::int32_t>(s);
         }
         const Index columns = node.columns * block;
         cost += front_cost(static_cast<double>(columns), static_cast<double>(columns + node.rows * block));
         if (cost > max_cost) return false;
     }
+    return true;
+}
 
-    // Links: runs of rows that one supernode eliminates, by that supernode.
+// Links: runs of rows that one supernode eliminates, by that supernode.
+void SparseCholesky::Pattern::find_links(const std::vector<std::int32_t>& owner) {
+    const Index count = static_cast<Index>(nodes.size()) - 1;
     const auto for_runs = [&](const auto& action) {
         for (Index s = 0; s < count; ++s) {
             const Supernode& node = nodes[at(s)];
@@ -116,6 +131,7 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
         ++nodes[at(to + 1)].links;
         n_places += nodes[at(s)].rows - r;
     });
+    std::vector<Index> next(at(count));
     for (Index s = 0; s < count; ++s) {
         next[at(s)] = nodes[at(s)].links;
         nodes[at(s + 1)].links += nodes[at(s)].links;
@@ -125,7 +141,7 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
 
     // Where the rows of the links and of the edges are in the supernode's own.
     places.resize(at(n_places));
-    std::vector<std::int32_t>& where = seen;
+    std::vector<std::int32_t> where(at(n));
     Index done = 0;
     for (Index s = 0; s < count; ++s) {
         const Supernode& node = nodes[at(s)];
@@ -142,7 +158,6 @@ bool SparseCholesky::Pattern::find(const std::int32_t* tail, const std::int32_t*
         for (Index e = node.entries; e < nodes[at(s + 1)].entries; ++e)
             entries[at(e)].row = where[at(entries[at(e)].row)];
     }
-    return true;
 }
 
 bool SparseCholesky::analyse(Index n, const std::int32_t* tail, const std::int32_t* head, Index n_edges,

@@ -58,6 +58,10 @@ class SparseCholesky {
         std::vector<std::int32_t> places;
         bool find(const std::int32_t* tail, const std::int32_t* head, Index n_edges, Index block,
                   double max_cost);
+        void sort_edges(const std::int32_t* tail, const std::int32_t* head, Index n_edges,
+                        const std::vector<std::int32_t>& owner);
+        bool find_rows(const std::vector<std::int32_t>& parent, Index block, double max_cost);
+        void find_links(const std::vector<std::int32_t>& owner);
     };
     FrontPlan plan() const;
 
