@@ -163,7 +163,7 @@ class Admm {
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
     void restart();
-    double repair(double& work, double budget);
+    double repair(double& work, double budget, bool patient);
     FinishedPartition at_means(const Labels& labels, Index n_clusters);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;

@@ -15,7 +15,6 @@ namespace fusionopt {
 namespace {
 
 constexpr int kMaxRepairs = 12;
-constexpr int kFewRepairs = 2;    // where clusters that do not fit can be looked at one by one
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
 constexpr int kMaxFailures = 2;        // rounds that did not lower the objective
@@ -70,8 +69,8 @@ Coupling::Sums Admm::manifold(const Vector& phi) {
 
 // Alternating projections between {row sums = -grad f at x} and the balls, on the edges inside clusters; the
 // edges between clusters are fixed at their exact duals. Returns the largest norm after the last balancing,
-// to be compared with lam.
-double Admm::repair(double& work, double budget) {
+// to be compared with lam. Impatient, it leaves flows that do not fit at once to others.
+double Admm::repair(double& work, double budget, bool patient) {
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);
     const Index d = loss_.n_features;
@@ -79,8 +78,7 @@ double Admm::repair(double& work, double budget) {
     const double edges = static_cast<double>(coupling_->n_edges()), fits = lam_ * kFits * ball_shrink(d);
     double largest = std::numeric_limits<double>::infinity(), previous = largest,
            tol = coupling_->complete() ? kExact : 1e-3;
-    const int rounds = coupling_->complete() ? kMaxRepairs : kFewRepairs;
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < kMaxRepairs; ++round) {
         double scale = 0.0;
         std::fill(sums_.begin(), sums_.end(), 0.0);
         std::fill(count.begin(), count.end(), 0.0);
@@ -108,10 +106,13 @@ double Admm::repair(double& work, double budget) {
         if (excess <= fits) {
             if (tol == kExact) break;
             tol = kExact;  // it fits roughly: now the row sums to the last digit
+        } else if (!patient) {
+            break;
         } else {
             // Too slow to fit in the rounds that are left.
             const double shrinkage = excess / previous;
-            if (!(shrinkage < 0.7) || (round > 1 && excess * std::pow(shrinkage, rounds - 1 - round) > fits))
+            if (!(shrinkage < 0.7) ||
+                (round > 1 && excess * std::pow(shrinkage, kMaxRepairs - 1 - round) > fits))
                 break;
         }
         if (work > budget) break;
@@ -243,7 +244,7 @@ FinishReport Admm::finish(double share) {
         labels_ = labels;
         n_clusters_ = n_clusters;
         x_ = x;
-        double largest = repair(report.work, budget);
+        double largest = repair(report.work, budget, coupling_->complete());
         bool parted = false;
         if (solution.stationary && largest > bound) {
             if (coupling_->complete()) {
@@ -251,7 +252,7 @@ FinishReport Admm::finish(double share) {
             } else {
                 const bool settled = part_clusters(labels, x, report.work, budget);
                 parted = labels != labels_;
-                if (settled) largest = repair(report.work, budget);
+                if (!parted) largest = repair(report.work, budget, !settled);
             }
         }
         report.proven = solution.stationary && largest <= bound;
@@ -290,7 +291,7 @@ FinishReport Admm::finish(double share) {
     x_ = best.x;
     double repaired = std::numeric_limits<double>::infinity();
     if (report.work <= 4.0 * budget) {
-        repair(report.work, budget);
+        repair(report.work, budget, coupling_->complete());
         sweep(0.0, true);
         repaired = judge(x_, penalty_).gap;
     }
