@@ -18,7 +18,7 @@ constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes and the factor
 // itself cost, and a solve needs more of them than two passes over the factor are worth. Costs are in
 // multiplications.
-constexpr double kOrdering = 40.0;        // passes over all edges that finding the ordering is worth
+constexpr double kOrdering = 15.0;        // passes over all edges that finding the ordering is worth
 constexpr double kFactorSpeed = 6.0;      // multiplications of a factorisation in the time of one of a pass
 constexpr double kSolveSpeed = 2.5;       // the same for the two passes over the factor in a solve
 constexpr double kLargestFactor = 600.0;  // passes that a factorisation may cost
