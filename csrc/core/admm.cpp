@@ -80,7 +80,7 @@ bool Admm::run(Index iterations) {
     for (Index k = 0; k < iterations; ++k) {
         const bool early =
             warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks && coupling_->complete();
-        const bool checking = early || (since_start_ + 1) % check_every_ == 0;
+        const bool checking = moved_from_ > 0.0 || early || (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
         ++n_iter_;
         ++since_start_;
@@ -336,7 +336,7 @@ double Admm::primal_residual() {
             unproject();
             sweep(0.0, true);
         }
-        return std::sqrt(told_.residual);
+        return std::sqrt(std::fmax(told_.residual, 0.0));
     }
     double absolute = 0.0;
     coupling_->primal_residual(step(0.0), x_, &absolute);

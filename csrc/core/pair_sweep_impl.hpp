@@ -37,26 +37,42 @@ struct RelaxFactors {
         pull = splat<P>(a * step.rho);
         loosen = splat<P>(1.0 / step.rho);
     }
+    // Only a sweep with duals moves.
+    template <bool dual>
     P keep(const P& squared) const {
-        const P s = shrink_factor(squared, before), line = fma(s, c1, c0);
-        return moves ? where_above(splat<P>(1.0), s, line, splat<P>(1.0)) : line;
+        const P s = shrink_factor(squared, dual ? before : radius), line = fma(s, c1, c0);
+        if constexpr (!dual) return line;
+        return where_above(splat<P>(1.0), s, line, splat<P>(1.0));  // inside the ball y stays
     }
 };
 
-// What a check asks of the pairs beside the duals.
+// What a check asks of the pairs beside the duals. `whole`: every lane is a pair.
 template <class P>
 struct PairTold {
     P lengths = zero<P>(), residual = zero<P>(), nearest = splat<P>(kFar), tightest = zero<P>();
     static constexpr double kFar = 1e300;
-    // s = min(1, lam / ||y||), apart = ||x_i - x_j||^2, missing = ||x_i - x_j - (y - P) / rho||^2.
-    void add(const BlockWeights<P>& w, const P& s, const P& apart, const P& missing) {
-        const P weight = w.of_columns * w.of_row, none = zero<P>();
+    // With u = x_i - x_j: s = min(1, lam / ||y||), apart = ||u||^2, missing = ||u - (1 - s) y / rho||^2.
+    void add(const BlockWeights<P>& w, bool whole, const P& s, const P& apart, const P& missing) {
         lengths = fma(w.of_columns, root(apart), lengths);
+        if (whole) {
+            residual = residual + missing;
+            nearest = smaller(nearest, apart);
+            tightest = larger(tightest, s);
+            return;
+        }
+        const P weight = w.of_columns * w.of_row, none = zero<P>();
         residual = residual + where_above(weight, none, missing, none);
         nearest = smaller(nearest, where_above(weight, none, apart, splat<P>(kFar)));
         tightest = larger(tightest, where_above(weight, none, s, none));
     }
 };
+
+// `missing` from ||u||^2, <u, y> and ||y||^2: good to half of the digits of u.
+template <class P>
+inline P missing_of(const P& s, const P& loosen, const P& apart, const P& cross, const P& squared) {
+    const P loose = (splat<P>(1.0) - s) * loosen;
+    return fma(loose, fnma(splat<P>(2.0), cross, loose * squared), apart);
+}
 
 // The state is asked for this many bytes before it is needed: near enough not to be lost again, far enough
 // for the slowest memory.
@@ -70,9 +86,9 @@ inline void fetch(const S* y) {
 // registers, and while the roots of one block are on their way the others go on.
 template <int D, int K, bool dual, class S, class P, class A>
 inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f, const BlockWeights<P>* w,
-                        A* row_t, A* column_t, A* row_g, A* column_g, PairTold<P>& told) {
+                        A* row_t, A* column_t, A* row_g, A* column_g, PairTold<P>& told, bool whole) {
     constexpr int L = P::kParts * P::kWidth, block = D * L;
-    P v[K][D], factor[K], apart[K];
+    P v[K][D], factor[K], apart[K], cross[K], squared[K];
     FUSIONOPT_UNROLL
     for (int b = 0; b < K; ++b) {
         P sums[2];
@@ -84,7 +100,7 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         factor[b] = D > 1 ? sums[0] + sums[1] : sums[0];
     }
     FUSIONOPT_UNROLL
-    for (int b = 0; b < K; ++b) factor[b] = f.keep(factor[b]);
+    for (int b = 0; b < K; ++b) factor[b] = f.template keep<dual>(factor[b]);
     P sums[K][2];
     FUSIONOPT_UNROLL
     for (int k = 0; k < D; ++k) {
@@ -102,13 +118,15 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
             store(place, v[b][k]);
             fetch(place);
             if constexpr (sizeof(S) != sizeof(A)) v[b][k] = load<P>(place);  // as it is stored
+            if constexpr (dual) cross[b] = k == 0 ? u * v[b][k] : fma(u, v[b][k], cross[b]);
             sums[b][k % 2] = k < 2 ? v[b][k] * v[b][k] : fma(v[b][k], v[b][k], sums[b][k % 2]);
         }
     }
     P to_row[K], to_column[K];
     FUSIONOPT_UNROLL
     for (int b = 0; b < K; ++b) {
-        factor[b] = shrink_factor(D > 1 ? sums[b][0] + sums[b][1] : sums[b][0], f.radius);
+        squared[b] = D > 1 ? sums[b][0] + sums[b][1] : sums[b][0];
+        factor[b] = shrink_factor(squared[b], f.radius);
         const P to_t = fnma(splat<P>(2.0), factor[b], splat<P>(1.0));
         to_row[b] = to_t * w[b].of_columns;
         to_column[b] = to_t * w[b].of_row;
@@ -129,14 +147,8 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         for (int b = 0; b < K; ++b) {
             to_row[b] = factor[b] * w[b].of_columns;
             to_column[b] = factor[b] * w[b].of_row;
-            const P loose = (splat<P>(1.0) - factor[b]) * f.loosen;
-            P missing = zero<P>();
-            FUSIONOPT_UNROLL
-            for (int k = 0; k < D; ++k) {
-                const P u = splat<P>(xi[k]) - load<P>(xj + b * block + k * L), m = fnma(loose, v[b][k], u);
-                missing = fma(m, m, missing);
-            }
-            told.add(w[b], factor[b], apart[b], missing);
+            told.add(w[b], whole, factor[b], apart[b],
+                     missing_of(factor[b], f.loosen, apart[b], cross[b], squared[b]));
         }
         FUSIONOPT_UNROLL
         for (int k = 0; k < D; ++k) {
@@ -156,9 +168,9 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
 template <bool dual, class S, class P, class A>
 inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFactors<P>& f,
                         const BlockWeights<P>& w, A* row_t, A* column_t, A* row_g, A* column_g,
-                        PairTold<P>& told) {
+                        PairTold<P>& told, bool whole) {
     constexpr Index L = P::kParts * P::kWidth;
-    P even = zero<P>(), odd = zero<P>(), apart = zero<P>();
+    P even = zero<P>(), odd = zero<P>(), apart = zero<P>(), cross = zero<P>();
     const auto measure = [&](Index k, P& total) {
         const P v = load<P>(y + k * L);
         total = fma(v, v, total);
@@ -169,7 +181,7 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
         measure(k + 1, odd);
     }
     if (k < d) measure(k, even);
-    const P keep = f.keep(even + odd);
+    const P keep = f.template keep<dual>(even + odd);
     even = odd = zero<P>();
     const auto move = [&](Index k, P& total) {
         const P u = splat<P>(xi[k]) - load<P>(xj + k * L);
@@ -177,6 +189,7 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
         if constexpr (dual) apart = fma(u, u, apart);
         store(y + k * L, v);
         if constexpr (sizeof(S) != sizeof(A)) v = load<P>(y + k * L);
+        if constexpr (dual) cross = fma(u, v, cross);
         total = fma(v, v, total);
     };
     for (k = 0; k + 2 <= d; k += 2) {
@@ -187,14 +200,8 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
     const P s = shrink_factor(even + odd, f.radius), to_t = fnma(splat<P>(2.0), s, splat<P>(1.0));
     const P to_row = to_t * w.of_columns, to_column = to_t * w.of_row;
     const P to_row_g = s * w.of_columns, to_column_g = s * w.of_row;
-    const P loose = (splat<P>(1.0) - s) * f.loosen;
-    P missing = zero<P>();
     for (k = 0; k < d; ++k) {
         const P v = load<P>(y + k * L);
-        if constexpr (dual) {
-            const P m = fnma(loose, v, splat<P>(xi[k]) - load<P>(xj + k * L));
-            missing = fma(m, m, missing);
-        }
         fetch(y + k * L);
         const P row = fma(to_row, v, load<P>(row_t + k * L));
         const P column = fnma(to_column, v, load<P>(column_t + k * L));
@@ -205,7 +212,7 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
             store(column_g + k * L, fnma(to_column_g, v, load<P>(column_g + k * L)));
         }
     }
-    if constexpr (dual) told.add(w, s, apart, missing);
+    if constexpr (dual) told.add(w, whole, s, apart, missing_of(s, f.loosen, apart, cross, even + odd));
 }
 
 // What the rarer kinds do to a block; float64 arithmetic.
@@ -275,7 +282,7 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
             store(column_g + k * L, fnma(s * w.of_row, v, load<P>(column_g + k * L)));
         }
     }
-    if constexpr (dual) told.add(w, s, apart, missing);
+    if constexpr (dual) told.add(w, false, s, apart, missing);
 }
 
 // S: what the state is stored in, A: what is computed in, D: number of features where that is known.
@@ -300,7 +307,7 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     if constexpr (kind == SweepKind::kManifold)
         for (Index k = 0; k < n_blocks * L; ++k) c.worst[k] = 0.0;
     double penalty = 0.0, largest = 0.0;
-    PairTold<P> all;
+    PairTold<P> told;
     S* y = static_cast<S*>(a.y) + at.blocks_before(c.first_strip) * block;
     for (Index strip = c.first_strip; strip < c.last_strip; ++strip) {
         const Index top = strip * PairLayout::kStrip, n_rows = at.rows(strip);
@@ -323,7 +330,6 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
             for (Index row = 0; row < n_rows; ++row) {
                 const Index i = top + row;
                 const A* const xi = x_rows + i * d;
-                PairTold<P> told = all;
                 if constexpr (dual) told.lengths = row_penalty[row];
                 if constexpr (kind == SweepKind::kRelax) {
                     // How many blocks' values fit the registers.
@@ -340,12 +346,14 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                         const A* const xj = x_blocks + (start + b) * block;
                         A* const column_t = columns_t + b * block;
                         A* const column_g = dual ? columns_g + b * block : nullptr;
+                        const Index column = (start + b) * L;
+                        const bool whole = i < column && column + n * L <= at.n_nodes;
                         if constexpr (D > 0)
                             relax_small<D, n, dual>(y, xi, xj, factors, w, row_t, column_t, row_g, column_g,
-                                                    told);
+                                                    told, whole);
                         else
                             relax_large<dual>(d, y, xi, xj, factors, w[0], row_t, column_t, row_g, column_g,
-                                              told);
+                                              told, whole);
                         y += n * block;
                     };
                     Index b = 0;
@@ -368,7 +376,6 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                     }
                 }
                 if constexpr (dual) row_penalty[row] = told.lengths;
-                all = told;
             }
             if constexpr (flush) {
                 double* const total = c.t_blocks + start * block;
@@ -387,9 +394,9 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     }
     c.penalty = penalty;
     c.largest = largest;
-    c.residual = sum(all.residual);
-    c.nearest = -maximum(zero<P>() - all.nearest);
-    c.tightest = maximum(all.tightest);
+    c.residual = sum(told.residual);
+    c.nearest = -maximum(zero<P>() - told.nearest);
+    c.tightest = maximum(told.tightest);
 }
 
 template <class S, bool dual>
