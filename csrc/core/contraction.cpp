@@ -25,6 +25,7 @@ constexpr double kBounds[] = {0.9, 1.003, 1.01, 1.03};
 constexpr double kWorthwhile = 0.5;   // share of the pairs that may be left
 constexpr double kLeastShare = 0.01;  // of the pairs in a set that is worth a flow
 constexpr double kLeastInside = 0.5;  // pairs a node within the largest of the norms, or there are no sets
+constexpr Index kThorough = 5;
 constexpr Index kMaxFlowChecks = 30;  // for a cluster of the solution
 constexpr Index kFlowCheck = 3;       // sweeps between two
 constexpr double kSame = 0.8;         // a set that has lost so few of its nodes is as far from a flow
@@ -170,9 +171,11 @@ bool Admm::contract(bool any, Index checks) {
     const Index m = loss_.n_nodes;
     if (!proportional()) return false;
     const double all = pairs(m), wanted = any ? all : kWorthwhile * all;
-    std::vector<double> bounds(std::begin(kBounds), std::end(kBounds));
+    // A first look with few checks takes the finest sets only: a large one that fails costs many sweeps.
+    const double* const last = checks < kThorough ? std::begin(kBounds) + 1 : std::end(kBounds);
+    std::vector<double> bounds(std::begin(kBounds), last);
     for (double& bound : bounds) bound *= lam_;
-    if (fresh_ && told_.tightest * kBounds[std::size(kBounds) - 1] < 1.0) return false;
+    if (fresh_ && told_.tightest * bounds.back() < lam_) return false;
     if (!any && coupling_->share_within(bounds.back()) * all < kLeastInside * static_cast<double>(m))
         return false;
     unproject();

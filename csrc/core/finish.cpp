@@ -167,10 +167,10 @@ FinishReport Admm::finish(double share) {
     FinishReport report;
     const double budget = std::fmax(kFreeWork, share * sweep_work_),
                  bound = lam_ * (1.0 + kFits * ball_shrink(d));
-    // Nothing is fused, and Newton on every node would cost more than the sweeps did: the raw point is as
-    // good.
-    if ((kFullNewton * static_cast<double>(coupling_->n_edges()) > budget && n_fused() == m) ||
-        (coupling_->complete() && left_open(n_fused()))) {
+    // Nothing is fused (on complete graphs: next to nothing beyond what is contracted), and Newton on every
+    // node would cost more than the sweeps did: the raw point is as good.
+    if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget &&
+        (coupling_->complete() ? 4 * n_fused() > 3 * m : n_fused() == m)) {
         finished_ = x_;
         for (Index i = 0; i < m; ++i) labels_[at(i)] = static_cast<std::int32_t>(i);
         n_clusters_ = report.n_clusters = m;
