@@ -167,7 +167,11 @@ double Admm::settle_clusters(double largest) {
 }
 
 bool Admm::contract(bool any, Index checks) {
-    if (inner_) return inner_->contract(any, checks);
+    if (inner_) {
+        const bool done = inner_->contract(any, checks);
+        x_ = lifted(inner_->x_);
+        return done;
+    }
     const Index m = loss_.n_nodes;
     if (!proportional()) return false;
     const double all = pairs(m), wanted = any ? all : kWorthwhile * all;
@@ -235,6 +239,8 @@ bool Admm::contract(bool any, Index checks) {
     inner_ = std::move(inner);
     coupling_->release();
     n_fused_ = 0;
+    finished_.clear();
+    x_ = lifted(inner_->x_);  // equal rows in every core
     return true;
 }
 

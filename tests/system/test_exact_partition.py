@@ -149,3 +149,12 @@ def test_contracted_clusters_keep_their_certificate(level: str) -> None:
         oracles.assert_solved(instance, cold)
         oracles.assert_same_partition(path.results[2].labels, cold.labels)
         assert all(r.status == "optimal" for r in path.results)
+
+
+def test_contracted_rows_are_equal_when_the_gap_proves_the_rest_at_once() -> None:
+    """Every point twice: the pairs are contracted, and nothing is left to sweep for."""
+    rng = np.random.default_rng(80)
+    points = rng.permutation(np.repeat(rng.normal(size=(150, 5)), 2, axis=0))
+    result = fusionopt.solve(FusionProblem(SquaredDistance(points), lam=2e-3))
+    assert result.proven
+    assert result.n_clusters == 150
