@@ -14,6 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
+// How far rho_e may lie from its mean: more would be told by noise, and x-steps would take more passes.
+constexpr double kClip = 30.0;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
 // A path's next lam is often met within this many sweeps of the complete graph, where a check costs little
 // more than a sweep.
@@ -294,9 +296,7 @@ void Admm::adapt_edges() {
     }
     const double dual = size > 0.0 ? std::sqrt(residual / size) : 0.0;
     double factor = primal > 0.0 && dual > 0.0 ? std::clamp(std::sqrt(primal / dual), 0.2, 5.0) : 1.0;
-    if (n_adapted_ > 0 && last_.gap > 0.4 * gap_at_adapt_) clip_ = 1000.0;
-    gap_at_adapt_ = last_.gap;
-    coupling_->spread_rho(step(0.0), clip_);
+    coupling_->spread_rho(step(0.0), kClip);
     rho_ *= factor;
     stretch_ = factor;
     sweep(0.0, false);
@@ -354,7 +354,6 @@ void Admm::restart() {
     n_adapted_ = 0;
     next_adapt_ = 20;
     tightening_ = 1.0;
-    clip_ = 100.0;
     sweep_work_ = 0.0;
     if (inner_) return;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
@@ -412,7 +411,6 @@ void Admm::pass_state(StateStream& stream) {
     stream.pass(rho_);
     stream.pass(stretch_);
     stream.pass(n_iter_);
-    stream.pass(gap_at_adapt_);
     stream.pass(x_);
     coupling_->pass_state(stream);
 }

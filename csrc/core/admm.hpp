@@ -176,7 +176,6 @@ class Admm {
     AdmmOptions options_;
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
     Index n_iter_ = 0, since_start_ = 0, first_check_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
-    double gap_at_adapt_ = 0.0, clip_ = 100.0;
     double sweep_work_ = 0.0;  // edges visited at this lam
     Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;
