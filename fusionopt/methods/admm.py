@@ -62,7 +62,7 @@ class AdmmSession:
         start = time.perf_counter()
         self._settings = settings
         self._engine = Engine(problem, settings)
-        if point is not None:
+        if point is not None and _helps(self._engine, point):
             self._engine.warm_start(point)
         self._setup_time = time.perf_counter() - start
 
@@ -95,6 +95,12 @@ class AdmmSession:
         return result
 
 
+def _helps(engine: Engine, point: FloatArray) -> bool:
+    """A start worse than the pooled minimiser is further away than the one that nobody gave."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return engine.problem.objective(point) <= engine.problem.objective(engine.pooled())
+
+
 def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: float) -> Result:
     """Run an engine at its present lam until the stop rule holds or something stops it."""
     first = engine.n_iter
@@ -117,9 +123,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         attempt = stalled or effort.due(met, n_iter)
         while attempt and not stopped:
             finish = effort.finish(stalled)
-            proven = finish.proven
             x = engine.point()
             certificate = engine.certify(x)
+            proven = finish.proven and (effort.apart or certificate.gap <= certificate.rounding)
             finished = finish.accepted and certificate.met
             if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
                 judged = (x, certificate)
@@ -193,7 +199,7 @@ class _Effort:
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
-        self._apart = False
+        self.apart = False
         self._enough = np.inf
         self._met_work = 0.0
 
@@ -233,7 +239,7 @@ class _Effort:
 
     def finish(self, stalled: bool) -> Finish:
         """The core's finishing, where the gap alone does not settle the partition."""
-        if self._apart:
+        if self.apart:
             return Finish(accepted=True, proven=True, untouched=False, n_clusters=0, work=0.0)
         return self._engine.finish(_STALLED_SHARE) if stalled else self._engine.finish()
 
@@ -265,7 +271,7 @@ class _Effort:
         cheap = self._cheap
         if cheap and not (first and engine.half_open):
             return True
-        self._apart = share >= 1.0 and not cheap
+        self.apart = share >= 1.0 and not cheap
         if share >= 1.0 or last_chance:
             return True
         self._factor *= 0.8 * share if share > _WITHIN_REACH else _SHARPER

@@ -122,6 +122,21 @@ def test_half_open_partitions_are_proven(n: int, level: str, n_clusters: int) ->
     assert result.n_clusters == n_clusters
 
 
+def test_centres_that_touch_prove_nothing() -> None:
+    """Two centres meet at exactly this lam: as long as they are 1e-12 apart the gap is not rounding yet."""
+    rng = np.random.default_rng(491)
+    n, d = int(rng.integers(2, 31)), int(rng.integers(1, 4))
+    points = rng.integers(-3, 4, (n, d)).astype(float)
+    r = rng.choice([0, 1, 2, 3.0], n, p=[0.1, 0.5, 0.3, 0.1]) if rng.random() < 0.4 else np.ones(n)
+    i, j = np.triu_indices(n, 1)
+    graph = Graph.from_edges(n, np.stack([i, j], axis=1), r[i] * r[j] / n)
+    problem = FusionProblem(SquaredDistance(points), graph, lam=1.5)
+    for eps in (1e-3, 1e-6, 1e-9, 1e-11):
+        result = fusionopt.solve(problem, AdmmSettings(eps_rel=eps))
+        assert result.status == "optimal"
+        assert not result.proven or result.gap <= 1e-13 * result.objective
+
+
 @pytest.mark.parametrize("eps", [1e-9, 1e-12])
 def test_second_stage_reaches_small_gaps(eps: float) -> None:
     """Where sweeps need thousands; the certificate is recomputed by code of its own."""

@@ -352,6 +352,20 @@ def test_warm_start(kind: str) -> None:
         oracles.assert_same_partition(warm.labels, plain.labels)
 
 
+@pytest.mark.parametrize("size", [1e4, 1e14, 1e200])
+def test_a_start_far_off_is_as_good_as_none(size: float) -> None:
+    """Worse than the pooled minimiser: with missing cells sweeps would not come back from it."""
+    rng = np.random.default_rng(1)
+    points = np.where(rng.random((60, 3)) < 0.3, np.nan, rng.standard_normal((60, 3)))
+    points[0] = 0.0  # every feature is seen somewhere
+    problem = FusionProblem(SquaredDistance(points), lam=0.01)
+    cold = fusionopt.solve(problem)
+    far = fusionopt.solve(problem, warm_start=size * rng.standard_normal(points.shape))
+    assert far.status == cold.status == "optimal"
+    assert far.n_iter == cold.n_iter
+    assert far.x.tobytes() == cold.x.tobytes()
+
+
 def test_warm_start_from_another_shape_is_refused() -> None:
     cold = fusionopt.solve(_hard(10).problem())
     with pytest.raises(ValueError, match="warm_start"):
