@@ -450,10 +450,15 @@ class Engine:
         return bool(self._core.run(iterations))
 
     @property
+    def n_fused(self) -> int:
+        """Components of the edges whose dual lies inside its ball."""
+        return int(self._core.n_fused())
+
+    @property
     def half_open(self) -> bool:
         """Groups have begun to form, more than an eighth of the nodes still count as centres of their own, and
         finishing will try to settle them."""
-        n = int(self._core.n_fused())
+        n = self.n_fused
         return self.problem.n_nodes < 8 * n < 8 * self.problem.n_nodes and not self._core.left_open(n)
 
     def contract(self, any_set: bool, checks: int) -> bool:

@@ -23,9 +23,11 @@ _MAX_FINISHES = 4
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
 _LONG, _LONG_WARM = 40, 10
-_NEAR, _NEAR_WARM = 1e-4, 1e-3
+_NEAR = 1e-3
 """After _LONG sweeps of an edge list, at a gap below this share of the objective, the partition is finished there, and
 where that does not meet the tolerance the second stage takes over; sooner where another lam's solution is at hand."""
+_FEW = 16
+"""In half the time where so few groups have formed (one for so many nodes) that finishing costs next to nothing."""
 _STALLED_SHARE = 0.5
 """What finishing may cost there, in units of the sweeps so far."""
 _RETRY = 0.01
@@ -193,9 +195,7 @@ class _Effort:
         self._factor = 1.0
         self._next = 0.0
         self._last_chance = np.inf
-        warm = engine.n_iter > 0
-        self._next_stall = float(_LONG_WARM if warm else _LONG)
-        self._near = _NEAR_WARM if warm else _NEAR
+        self._next_stall = float(_LONG_WARM if engine.n_iter > 0 else _LONG)
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
@@ -205,12 +205,11 @@ class _Effort:
 
     def stalls(self, n_iter: int, last: Certificate) -> bool:
         """Whether the gap is small and still not met after many sweeps: there exact steps are the faster method."""
-        if (
-            self._complete
-            or self._met_at > 0
-            or n_iter < self._next_stall
-            or last.gap > self._near * abs(last.objective)
-        ):
+        if self._complete or self._met_at > 0 or last.gap > _NEAR * abs(last.objective):
+            return False
+        if 2 * n_iter < self._next_stall:
+            return False
+        if n_iter < self._next_stall and _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
             return False
         self._next_stall = 2.0 * n_iter
         return True
