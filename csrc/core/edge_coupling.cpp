@@ -28,9 +28,8 @@ constexpr Index kPatience = 60;           // passes of a balancing before a fact
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
-constexpr double kFirstMove = 0.25;    // of a dual, in units of lam, that the median edge asks for at first
-constexpr double kNewtonSteps = 15.0;  // that a second stage typically takes
-constexpr double kFirstSigma = 20.0;   // of the second stage, in units of the median rho
+constexpr double kFirstMove = 0.25;   // of a dual, in units of lam, that the median edge asks for at first
+constexpr double kFirstSigma = 20.0;  // of the second stage, in units of the median rho
 constexpr double kPartingSigma = 1000.0;  // of a parting, in units of the stiffness
 constexpr Index kRun = 8;                 // chunks whose parts are kept at once
 

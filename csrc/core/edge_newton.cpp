@@ -15,8 +15,7 @@ constexpr int kMaxStalled = 3;  // outer iterations that hardly lower the gap
 constexpr int kMaxHalvings = 20;
 constexpr double kDigits = 1e-3;  // of the radius, that sigma (x_i - x_j) may lose in rounding
 constexpr double kArmijo = 1e-4;
-constexpr double kPasses = 6.0;            // over all edges in a step, its line search included
-constexpr double kMultiplications = 40.0;  // of a factor, a feature, in the time of a visited edge
+constexpr double kPasses = 6.0;  // over all edges in a step, its line search included
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -200,16 +199,12 @@ class Stage {
 
 }  // namespace
 
-double factor_work(const SparseCholesky& factor, Index n_features) {
-    return factor.cost() / (kMultiplications * static_cast<double>(n_features));
-}
-
 double newton_step_work(const SparseCholesky& factor, Index n_edges, Index n_features) {
-    return factor_work(factor, n_features) + kPasses * static_cast<double>(n_edges);
+    return factor.work(n_features) + kPasses * static_cast<double>(n_edges);
 }
 
 double newton_factor_cost(double work, Index n_edges, Index n_features) {
-    return (work - kPasses * static_cast<double>(n_edges)) * kMultiplications *
+    return (work - kPasses * static_cast<double>(n_edges)) * SparseCholesky::kPerVisit *
            static_cast<double>(n_features);
 }
 

@@ -29,9 +29,9 @@ struct NewtonReport {
     bool improved = false;  // the gap is lower than it was
 };
 
-// Edges visited in the time of a factorisation.
-double factor_work(const SparseCholesky& factor, Index n_features);
-// The same for a Newton step, `factor` laid out for the features of the loss.
+inline constexpr double kNewtonSteps = 15.0;  // that it typically takes
+
+// Edges visited in the time of a Newton step, `factor` laid out for the features of the loss.
 double newton_step_work(const SparseCholesky& factor, Index n_edges, Index n_features);
 // The largest factor (its multiplications) of a Newton step of so much work.
 double newton_factor_cost(double work, Index n_edges, Index n_features);

@@ -7,7 +7,6 @@ namespace fusionopt {
 
 namespace {
 
-constexpr double kSteps = 15.0;  // that the second stage typically takes
 // A first look in clearly smaller balls, where a rough flow is good enough, settles most clusters; the rest
 // are looked at to the last digit. Digits are of the gap, relative to that of the forces without any flow.
 constexpr double kRoom[] = {1e-3, 1e-8};
@@ -116,7 +115,7 @@ double Parting::solve_one(const Cluster& from, const Cluster& to, double start_s
     UnionFind pieces(n);
     double work = 0.0;
     SparseCholesky factor;
-    const double most = newton_factor_cost(budget / kSteps, n_edges, d);
+    const double most = newton_factor_cost(budget / kNewtonSteps, n_edges, d);
     if (most > 0.0 && factor.analyse(n, tail.data(), head.data(), n_edges, d, most)) {
         QuadraticLoss own = loss_.at_nodes({nodes_.begin() + from.nodes, nodes_.begin() + to.nodes});
         own.linear.assign(forces_.begin() + from.nodes * d, forces_.begin() + to.nodes * d);

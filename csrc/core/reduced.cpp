@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "core/edge_newton.hpp"
 #include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
@@ -488,7 +487,7 @@ class Newton {
         }
         penalty_.add_blocks(diagonal, off_);
         sparse_.factor(diagonal.data(), off_.data());
-        work += factor_work(sparse_, d_);
+        work += sparse_.work(d_);
     }
 
     // Centres that differ by no more than rounding are one: the direction between them means nothing.

@@ -32,6 +32,9 @@ class SparseCholesky {
     // Multiplications of a factorisation; numbers in the factor (a solve makes two passes over them).
     double cost() const { return cost_; }
     double entries() const { return entries_; }
+    // Edges of `n_features` numbers visited in the time of a factorisation.
+    double work(Index n_features) const { return cost_ / (kPerVisit * static_cast<double>(n_features)); }
+    static constexpr double kPerVisit = 40.0;  // multiplications in the time of a feature of a visited edge
     // diagonal [n][block][block], off [n_edges][block][block] (symmetric blocks, the same for (i, j) and
     // (j, i)). A pivot that is not positive after rounding is replaced by one.
     // No allocation.
