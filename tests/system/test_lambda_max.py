@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import fusionopt
+from fusionopt import critical
+from fusionopt._quotient import flow_bound
 from tests import catalogue, oracles
 from tests.catalogue import Instance
 
@@ -157,3 +159,79 @@ def test_scales_with_the_features_of_a_logistic_loss(c: float, penalty: fusionop
         return fusionopt.lambda_max(fusionopt.FusionProblem(loss, penalty=penalty))
 
     oracles.assert_close(top(c), c * top(1.0), rtol=1e-8)
+
+
+def _knn(n: int, d: int, seed: int) -> Instance:
+    points = np.random.default_rng([5, seed]).standard_normal((n, d))
+    edges = catalogue.knn_pairs(points, 8)
+    length = np.square(points[edges[:, 0]] - points[edges[:, 1]]).sum(axis=1)
+    return catalogue.squared(points, 1.0, edges=edges, weights=np.exp(-0.5 * length / np.median(length)))
+
+
+def _grid(side: int, d: int) -> Instance:
+    node = np.arange(side * side).reshape(side, side)
+    pairs = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:])]
+    edges = np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in pairs])
+    points = np.random.default_rng([6, side]).standard_normal((side * side, d))
+    return catalogue.squared(points, 1.0, edges=edges, weights=np.ones(len(edges)))
+
+
+@pytest.mark.parametrize(
+    "instance", [_knn(1100, 2, 0), _knn(1100, 3, 1), _grid(35, 2)], ids=["2", "3", "grid"]
+)
+def test_through_groups(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than 1000 nodes: the bracket through few groups lies within that of finished solves of the whole."""
+    low, high = fusionopt.lambda_max_bounds(instance.problem())
+    assert 0.0 < high - low <= 1e-9 * high
+    monkeypatch.setattr(critical, "_MANY_TIMES", instance.n_nodes)
+    slow_low, slow_high = fusionopt.lambda_max_bounds(instance.problem())
+    assert low <= slow_high
+    assert slow_low <= high
+    for factor, fused in ((1 + 1e-6, True), (1 - 1e-6, False)):
+        result = fusionopt.solve(instance.with_lam(high * factor).problem())
+        assert (result.n_clusters == oracles.n_components(instance)) == fused
+
+
+@pytest.mark.parametrize(
+    "instance", [_knn(1100, 2, 0), _knn(1500, 5, 1), _grid(35, 2)], ids=["2", "5", "grid"]
+)
+def test_swept_bounds(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done where finished solves cost too much: both ends hold, at most 1e-3 apart."""
+    exact_low, exact_high = fusionopt.lambda_max_bounds(instance.problem())
+    monkeypatch.setattr(critical, "_TOO_MANY", 1.0)
+    low, high = fusionopt.lambda_max_bounds(instance.problem())
+    assert low <= exact_high
+    assert exact_low <= high
+    assert high - low <= 1e-3 * high
+    assert fusionopt.solve(instance.with_lam(high).problem()).n_clusters == oracles.n_components(instance)
+
+
+def test_balanced_flow() -> None:
+    """Any duals become a flow that carries the forces, whose length is an upper bound."""
+    instance = _knn(300, 3, 2)
+    rng = np.random.default_rng(7)
+    graph, d = instance.problem().graph, 3
+    force = rng.standard_normal((300, d))
+    labels = graph.component_labels
+    for part in range(labels.max() + 1):
+        force[labels == part] -= force[labels == part].mean(axis=0)
+    bound, flow = flow_bound(graph, force, rng.standard_normal((graph.n_edges, d)), 1.0)
+    sums = np.zeros((300, d))
+    np.add.at(sums, graph.edges[:, 0], flow)
+    np.add.at(sums, graph.edges[:, 1], -flow)
+    oracles.assert_close(sums, force, rtol=1e-9)
+    assert bound == (np.linalg.norm(flow, axis=1) / graph.weights).max()
+
+
+def test_singular_regressions_are_as_easy_as_distances() -> None:
+    """One sample for three features, no ridge: only the forces at rest count, whatever the curvature."""
+    rng = np.random.default_rng(8)
+    design, response = rng.standard_normal((60, 1, 3)), rng.standard_normal((60, 1))
+    graph = fusionopt.Graph.from_edges(60, np.stack([np.arange(59), np.arange(1, 60)], axis=1), np.ones(59))
+    loss = fusionopt.LeastSquares(list(design), list(response))
+    low, high = fusionopt.lambda_max_bounds(fusionopt.FusionProblem(loss, graph))
+    assert high - low <= 1e-9 * high
+    pooled = np.linalg.lstsq(design[:, 0], response[:, 0], rcond=None)[0]
+    forces = (response - design[:, 0] @ pooled[:, None]) * design[:, 0]
+    # On a chain the flow is unique: partial sums of the forces.
+    oracles.assert_close(high, np.linalg.norm(np.cumsum(forces, axis=0)[:-1], axis=1).max(), rtol=2e-9)
