@@ -214,7 +214,9 @@ def _by_groups(
             distance = distance / 3
         slow += raised < low * (1 + _SLOW)
         low = max(low, raised)
-        if graph.n_components < engine.n_fused <= few or slow > _MOST_SLOW:
+        if graph.n_components < engine.n_fused <= few:
+            break
+        if slow > _MOST_SLOW and not _too_many(graph, force):
             break
     groups = exact_labels(engine.fused_point(), graph)
     high = math.inf
