@@ -91,8 +91,8 @@ bool Admm::run(Index iterations) {
             return true;
         }
         for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
-        const Index inner = coupling_->solve_x(loss_, rhs_, x_);
-        sweep_work_ += static_cast<double>(coupling_->n_edges()) * static_cast<double>(2 + inner);
+        const double passes = coupling_->solve_x(loss_, rhs_, x_);
+        sweep_work_ += static_cast<double>(coupling_->n_edges()) * (2.0 + passes);
     }
     return false;
 }

@@ -261,7 +261,7 @@ class CompleteCoupling final : public Coupling {
         }
     }
 
-    Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
+    double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
         std::fill(total_.begin(), total_.end(), 0.0);
         for (Index j = 0; j < m_; ++j) {
             double* own = shifted_.data() + j * d_;

@@ -54,7 +54,7 @@ class Coupling {
     // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry.
     // Returns inner iterations.
     virtual void set_rho(const QuadraticLoss& loss, double rho) = 0;
-    virtual Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
+    virtual double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
     // From the nodes' own minimisers x.
     virtual double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const = 0;
     // Per-edge rho from the state (edge lists only): returns false where there is nothing to spread.

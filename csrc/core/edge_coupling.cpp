@@ -5,6 +5,7 @@
 #include "core/coupling.hpp"
 #include "core/ladder.hpp"
 #include "core/parting.hpp"
+#include "core/single_cg.hpp"
 #include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
@@ -14,6 +15,7 @@ namespace {
 // The x-step need not be exact (engine design 2.1): the certificate never depends on it.
 constexpr double kInnerTolerance = 0.1;
 constexpr Index kMaxInner = 200;
+constexpr double kSinglePass = 0.5;  // time of a pass in single precision, in units of one in double
 constexpr Index kMaxBalance = 2000;
 // A direct factor pays once conjugate gradients have made as many passes as ordering the nodes and the factor
 // itself cost, and a solve needs more of them than two passes over the factor are worth. Costs are in
@@ -68,7 +70,7 @@ class EdgeCoupling final : public Coupling {
             ++start_[at(head_[at(e)] + 1)];
         }
         for (Index i = 0; i < m; ++i) start_[at(i + 1)] += start_[at(i)];
-        neighbour_.resize(at(2 * n_edges_));
+        neighbour_.resize(at(2 * n_edges_ + kAhead));
         edge_of_.resize(at(2 * n_edges_));
         value_.resize(at(2 * n_edges_));
         std::vector<Index> next(start_.begin(), start_.end() - 1);
@@ -211,7 +213,7 @@ class EdgeCoupling final : public Coupling {
         fill_matrix([&](Index e) { return rho * rho_[e] * weight_[e]; });
     }
 
-    Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
+    double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
         const Index block = loss.dense ? d_ : 1;
         const double pass = pass_cost(block);
         // A singular loss may leave a component without any curvature: there the factor is no inverse.
@@ -224,8 +226,8 @@ class EdgeCoupling final : public Coupling {
             }
             x = b;
             direct_.solve(x.data(), d_ / block);
-            return 1 + static_cast<Index>(2.0 * direct_.entries() * static_cast<double>(d_ / block) /
-                                          (kSolveSpeed * pass));
+            return 1.0 + std::floor(2.0 * direct_.entries() * static_cast<double>(d_ / block) /
+                                    (kSolveSpeed * pass));
         }
         const auto apply = [&](const Vector& v, Vector& av) {
             for_nodes([&](Index first, Index last, int) {
@@ -234,6 +236,15 @@ class EdgeCoupling final : public Coupling {
                 add_laplacian(v, av, first, last);
             });
         };
+        if (!loss.dense && take_single(loss)) {
+            apply(x, work_.ap);
+            Pieces{*this}.each(x.size(), [&](std::size_t first, std::size_t last) {
+                for (std::size_t k = first; k < last; ++k) work_.r[k] = b[k] - work_.ap[k];
+            });
+            const Index made = single_.solve({start_, neighbour_}, work_.r, x, d_, kInnerTolerance, kMaxInner,
+                                             Nodes{*this});
+            return told(kSinglePass * static_cast<double>(made));
+        }
         const auto precondition = [&](const Vector& r, Vector& z) {
             for_nodes([&](Index first, Index last, int worker) {
                 for (Index i = first; i < last; ++i)
@@ -241,11 +252,8 @@ class EdgeCoupling final : public Coupling {
                                     scratch_.data() + worker * d_);
             });
         };
-        const Index inner =
-            pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_, 0.0, Pieces{*this});
-        passes_ += static_cast<double>(inner);
-        recent_ += 0.2 * (static_cast<double>(inner) - recent_);
-        return inner;
+        return told(static_cast<double>(
+            pcg(apply, precondition, b, x, kInnerTolerance, kMaxInner, work_, 0.0, Pieces{*this})));
     }
 
     // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves
@@ -477,6 +485,20 @@ class EdgeCoupling final : public Coupling {
     double pass_cost(Index block) const {
         return 2.0 * static_cast<double>(n_edges_ + m_) * static_cast<double>(d_ / block);
     }
+    // Passes over all edges that conjugate gradients made.
+    double told(double passes) {
+        passes_ += passes;
+        recent_ += 0.2 * (passes - recent_);
+        return passes;
+    }
+    // Whether single precision serves the matrix of the last fill_matrix().
+    bool take_single(const QuadraticLoss& loss) {
+        if (single_state_ == Single::kUnknown)
+            single_state_ = single_.set({start_, neighbour_}, value_, degree_, loss.eigenvalues, d_)
+                                ? Single::kReady
+                                : Single::kRefused;
+        return single_state_ == Single::kReady;
+    }
     // Orders the nodes for a factor, once; false where its fill is too large.
     bool prepare(Index block) {
         if (block_ != block) {
@@ -563,6 +585,33 @@ class EdgeCoupling final : public Coupling {
         }
     };
 
+    // The same in units of nodes.
+    struct Nodes {
+        EdgeCoupling& own;
+        template <class Body>
+        void each(const Body& body) const {
+            own.for_nodes([&](Index first, Index last, int) { body(first, last); });
+        }
+        template <class Body>
+        double sum(const Body& body) const {
+            parts(body);
+            double total = 0.0;
+            for (Index c = 0; c < own.node_chunks_.count; ++c) total += own.partial_[at(c)];
+            return total;
+        }
+        template <class Body>
+        double largest(const Body& body) const {
+            parts(body);
+            return *std::max_element(own.partial_.begin(), own.partial_.end());
+        }
+        template <class Body>
+        void parts(const Body& body) const {
+            own.for_chunks(own.node_chunks_.count, [&](Index c, int) {
+                own.partial_[at(c)] = body(own.node_chunks_.begin(c), own.node_chunks_.end(c));
+            });
+        }
+    };
+
     Index run_end(Index first_chunk) const {
         return edge_chunks_.end(std::min(first_chunk + kRun, edge_chunks_.count) - 1);
     }
@@ -598,6 +647,7 @@ class EdgeCoupling final : public Coupling {
     template <class Entry>
     void fill_matrix(const Entry& entry) {
         fresh_ = false;
+        single_state_ = Single::kUnknown;
         for_nodes([&](Index first, Index last, int) {
             for (Index i = first; i < last; ++i) {
                 double total = 0.0;
@@ -620,6 +670,7 @@ class EdgeCoupling final : public Coupling {
             double* const oi = out.data() + i * d;
             for (Index k = 0; k < d; ++k) oi[k] += degree_[at(i)] * vi[k];
             for (Index place = start_[at(i)]; place < start_[at(i + 1)]; ++place) {
+                ask_for(v.data() + neighbour_[at(place + kAhead)] * d, d);
                 const double value = value_[at(place)];
                 if (value == 0.0) continue;
                 const double* const vj = v.data() + neighbour_[at(place)] * d;
@@ -655,6 +706,9 @@ class EdgeCoupling final : public Coupling {
     std::vector<std::int32_t> neighbour_, edge_of_;
     Vector value_, degree_, scratch_;
     PcgWork work_;
+    SingleCg single_;
+    enum class Single { kUnknown, kReady, kRefused };
+    Single single_state_ = Single::kUnknown;
     SparseCholesky direct_;  // analysed for block_ unknowns a node (0: not yet), when its fill fits_
     SparseCholesky newton_;  // of the second stage
     bool laid_out_ = false;

@@ -42,7 +42,7 @@ class SeparableCoupling final : public Coupling {
     }
 
     void set_rho(const QuadraticLoss& loss, double rho) override { whole_->set_rho(loss, rho); }
-    Index solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
+    double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) override {
         return whole_->solve_x(loss, b, x);
     }
     double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const override {
