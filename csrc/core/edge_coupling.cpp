@@ -61,7 +61,7 @@ class EdgeCoupling final : public Coupling {
           sets_(m) {
         y_ = Buffer(round_up(n_edges_) * d);
         tail_.resize(at(round_up(n_edges_)), 0);
-        head_.resize(at(round_up(n_edges_)), 0);
+        head_.resize(at(round_up(n_edges_) + kAhead), 0);
         rho_.fill(1.0);
         stretch_.fill(1.0);
         for (Index e = 0; e < n_edges_; ++e) {

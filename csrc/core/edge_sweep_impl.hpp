@@ -79,6 +79,9 @@ void edge_sweep(EdgeSweep& a, const StepParameters& step) {
         for (Index l = 0; l < kLanes; ++l) {
             const double* const xi = a.x + tail[l] * d;
             const double* const xj = a.x + head[l] * d;
+            const Index next = head[l + kAhead] * d;
+            ask_for(a.x + next, d);
+            if (a.t != nullptr) ask_for(a.t + next, d);
             for (Index k = 0; k < d; ++k) apart[k * kLanes + l] = xi[k] - xj[k];
             if constexpr (potential) {
                 const double* const pi = a.phi + tail[l] * d;

@@ -18,13 +18,6 @@ struct NeighbourLists {
     const std::vector<Index>& start;
     const std::vector<std::int32_t>& neighbour;
 };
-// Rows of neighbours lie anywhere in memory: asked for this many places ahead they are there in time.
-inline constexpr Index kAhead = 16;
-template <class T>
-void ask_for(const T* row, Index numbers) {
-    __builtin_prefetch(row);
-    if (numbers * static_cast<Index>(sizeof(T)) > 16) __builtin_prefetch(row + numbers - 1);
-}
 
 class SingleCg {
   public:

@@ -130,7 +130,7 @@ struct EdgeSweep {
     double* y = nullptr;
     const double* x = nullptr;  // [n_nodes][n_features]
     const std::int32_t* tail = nullptr;
-    const std::int32_t* head = nullptr;
+    const std::int32_t* head = nullptr;  // kAhead more may be read
     const double* weight = nullptr;
     const double* rho = nullptr;      // per edge, relative to StepParameters::rho
     const double* stretch = nullptr;  // per edge or nullptr

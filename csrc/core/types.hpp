@@ -75,4 +75,12 @@ class BufferOf {
 
 using Buffer = BufferOf<double>;
 
+// Rows of an edge's ends lie anywhere in memory: asked for this many edges ahead they are there in time.
+inline constexpr Index kAhead = 16;
+template <class T>
+[[gnu::always_inline]] inline void ask_for(const T* row, Index numbers) {
+    __builtin_prefetch(row);
+    if (numbers * static_cast<Index>(sizeof(T)) > 16) __builtin_prefetch(row + numbers - 1);
+}
+
 }  // namespace fusionopt
