@@ -17,9 +17,11 @@ constexpr Index kMaxAdaptations = 40;
 // How far rho_e may lie from its mean: more would be told by noise, and x-steps would take more passes.
 constexpr double kClip = 30.0;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
-// A path's next lam is often met within this many sweeps of the complete graph, where a check costs little
-// more than a sweep.
+// A path's next lam is often met within a few sweeps: on the complete graph, where a check costs little more
+// than a sweep, the first ones are all checked;
 constexpr Index kEarlyChecks = 3;
+// on edge lists the first one comes earlier after lams that were met with this much to spare.
+constexpr double kEasy = 0.01;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -38,7 +40,8 @@ Admm::Admm(QuadraticLoss loss, std::unique_ptr<Coupling> coupling, double lam, A
     worst_.assign(at(loss_.n_nodes), 0.0);
     work_.resize(size);
     labels_.assign(at(loss_.n_nodes), 0);
-    check_every_ = options_.check_every > 0 ? options_.check_every : (coupling_->complete() ? 5 : 10);
+    opening_ = check_every_ =
+        options_.check_every > 0 ? options_.check_every : (coupling_->complete() ? 5 : 10);
     for (Index i = 0; i < loss_.n_nodes; ++i)
         loss_.solve_node(i, 0.0, loss_.linear.data() + i * loss_.n_features, x_.data() + i * loss_.n_features,
                          node_.data());
@@ -80,13 +83,16 @@ bool Admm::run(Index iterations) {
     moved_from_ = moved;
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
-        const bool early =
-            warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks && coupling_->complete();
-        const bool checking = moved_from_ > 0.0 || early || (since_start_ + 1) % check_every_ == 0;
+        const bool first = warm_ && since_start_ + 1 == opening_ && !coupling_->complete(),
+                   early = warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks &&
+                           coupling_->complete();
+        const bool checking = moved_from_ > 0.0 || first || early || (since_start_ + 1) % check_every_ == 0;
         sweep(options_.relaxation, checking);
         ++n_iter_;
         ++since_start_;
-        if (checking && check()) {
+        const bool met = checking && check();
+        if (first) opening_ = next_opening(met);
+        if (met) {
             fresh_ = coupling_->has_parts() && !loss_.singular;
             return true;
         }
@@ -95,6 +101,12 @@ bool Admm::run(Index iterations) {
         sweep_work_ += static_cast<double>(coupling_->n_edges()) * (2.0 + passes);
     }
     return false;
+}
+
+// Sweeps before the first check at the next lam.
+Index Admm::next_opening(bool met) const {
+    if (!met) return std::min(2 * opening_, check_every_);
+    return last_.gap <= kEasy * tolerance(last_) ? std::max(opening_ / 2, Index{2}) : opening_;
 }
 
 // gap = [lam pen - <g, x>] + [1/2 ||grad f(x) + g||^2 in H^+]: slack of the duals plus residual of the nodes,
@@ -411,6 +423,7 @@ void Admm::pass_state(StateStream& stream) {
     stream.pass(rho_);
     stream.pass(stretch_);
     stream.pass(n_iter_);
+    stream.pass(opening_);
     stream.pass(x_);
     coupling_->pass_state(stream);
 }

@@ -153,6 +153,7 @@ class Admm {
     void sweep(double alpha, bool check);
     Certificate judge(const Vector& x, double penalty);
     bool check();
+    Index next_opening(bool met) const;
     Index fuse(Labels& labels, Vector& sums, Vector& count, Vector& out);
     void project_null();
     void unproject();
@@ -175,7 +176,8 @@ class Admm {
     std::unique_ptr<Coupling> coupling_;
     AdmmOptions options_;
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
-    Index n_iter_ = 0, since_start_ = 0, first_check_ = 0, check_every_ = 5, next_adapt_ = 20, n_adapted_ = 0;
+    Index n_iter_ = 0, since_start_ = 0, first_check_ = 0, check_every_ = 5, opening_ = 5, next_adapt_ = 20,
+          n_adapted_ = 0;
     double sweep_work_ = 0.0;  // edges visited at this lam
     Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;

@@ -52,7 +52,7 @@ class Coupling {
     virtual bool grouped() const { return false; }
 
     // Prepares and solves (H + B' R B) x = b for R = rho (per edge: rho_e) w. x holds the start on entry.
-    // Returns inner iterations.
+    // Returns the passes over all edges that it made.
     virtual void set_rho(const QuadraticLoss& loss, double rho) = 0;
     virtual double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
     // From the nodes' own minimisers x.

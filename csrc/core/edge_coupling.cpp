@@ -241,8 +241,8 @@ class EdgeCoupling final : public Coupling {
             Pieces{*this}.each(x.size(), [&](std::size_t first, std::size_t last) {
                 for (std::size_t k = first; k < last; ++k) work_.r[k] = b[k] - work_.ap[k];
             });
-            const Index made = single_.solve({start_, neighbour_}, work_.r, x, d_, kInnerTolerance, kMaxInner,
-                                             Nodes{*this});
+            const Index made =
+                single_.solve({start_, neighbour_}, work_.r, x, d_, kInnerTolerance, kMaxInner, Nodes{*this});
             return told(kSinglePass * static_cast<double>(made));
         }
         const auto precondition = [&](const Vector& r, Vector& z) {

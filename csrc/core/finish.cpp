@@ -198,9 +198,9 @@ FinishReport Admm::finish(double share) {
         plain = std::move(next);
         rung = k;
     }
-    if (left_open(count_labels(ladder[at(middle)]))) {
-        // The iteration's own duals stay. Pairs that are fused already are so where that is no worse than the
-        // raw point.
+    // The iteration's own duals stay. Pairs that are fused already are so where that is no worse than the raw
+    // point.
+    const auto leave_open = [&] {
         report.accepted = report.untouched = true;
         report.n_clusters = m;
         finished_ = kept;
@@ -212,8 +212,10 @@ FinishReport Admm::finish(double share) {
             for (Index i = 0; i < m; ++i) labels_[at(i)] = static_cast<std::int32_t>(i);
         }
         n_clusters_ = report.n_clusters;
+        x_ = kept;
         return report;
-    }
+    };
+    if (left_open(count_labels(ladder[at(middle)]))) return leave_open();
     coupling_->keep_state();
     if (plain.objective < best.objective) best = plain;
     Labels labels = ladder[at(rung)];
@@ -229,6 +231,7 @@ FinishReport Admm::finish(double share) {
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
         report.work += solution.work;
+        if (solution.out_of_reach && round == 0) return leave_open();
         for (Index i = 0; i < m; ++i) {
             std::copy_n(solution.centres.data() + labels[at(i)] * d, d, x.data() + i * d);
             labels[at(i)] = solution.merged[at(labels[at(i)])];
@@ -245,6 +248,8 @@ FinishReport Admm::finish(double share) {
         labels_ = labels;
         n_clusters_ = n_clusters;
         x_ = x;
+        // Nothing is proven around centres that are not exact.
+        if (!solution.stationary && !coupling_->complete() && report.work > budget) break;
         double largest = repair(report.work, budget, coupling_->complete());
         bool parted = false;
         if (solution.stationary && largest > bound) {
@@ -291,7 +296,7 @@ FinishReport Admm::finish(double share) {
     // a point no better.
     x_ = best.x;
     double repaired = std::numeric_limits<double>::infinity();
-    if (report.work <= 4.0 * budget) {
+    if (report.work <= (coupling_->complete() ? 4.0 : 1.0) * budget) {
         repair(report.work, budget, coupling_->complete());
         sweep(0.0, true);
         repaired = judge(x_, penalty_).gap;

@@ -22,6 +22,8 @@ constexpr Index kMaxCg = 400;
 constexpr Index kMinCg = 10;              // however little of the budget is left
 constexpr Index kPatience = 15;           // passes of CG before a direct factor is tried
 constexpr double kLargestFactor = 300.0;  // passes that a factorisation may cost
+constexpr double kTypicalSteps = 15.0;    // of Newton,
+constexpr double kFewestSteps = 3.0;      // and those that a factor has to be affordable for
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -280,6 +282,7 @@ class Newton {
             const double forcing =
                 std::fmin(0.1, std::fmax(std::fmax(1e-8, size / (first + 1e-300)), 0.3 * floor / size));
             direction(forcing, true);
+            if (out_of_reach) return Outcome::kStalled;
             // A hit seen along a rough direction is looked at again along a sharp one: distances between
             // centres are small numbers.
             if (find_collisions() && forcing > kSharp) direction(kSharp / forcing, false);
@@ -313,6 +316,7 @@ class Newton {
     std::vector<std::pair<std::int32_t, std::int32_t>> colliding;
     Index steps = 0;
     double work = 0.0;
+    bool out_of_reach = false;
 
   private:
     struct Point {
@@ -442,19 +446,25 @@ class Newton {
         const auto count = [&](Index passes) { work += edges_ * (1.0 + static_cast<double>(passes)); };
         const Index affordable = static_cast<Index>((budget_ - work) / std::fmax(edges_, 1.0)),
                     limit = std::clamp(affordable, kMinCg, kMaxCg);
+        const auto iterate = [&](Index passes) {
+            const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
+            count(made);
+            return made < passes;
+        };
         if (direct_ != Direct::kReady) {
-            const bool iterate =
-                p_.complete || direct_ == Direct::kTooLarge || (limit < kPatience && !stiff_);
-            const Index passes = iterate ? limit : kPatience;
-            if (iterate || !stiff_) {
-                const Index made = pcg(apply, precondition, rhs_, step_, forcing, passes, work_);
-                count(made);
-                if (iterate || made < passes) return;
+            if (p_.complete || (limit < kPatience && !stiff_)) {
+                iterate(limit);
+                return;
             }
-            stiff_ = true;
-            if (!analyse()) {
-                if (fresh && norm(step_) == 0.0)
-                    count(pcg(apply, precondition, rhs_, step_, forcing, limit, work_));
+            if (direct_ == Direct::kUntried) {
+                if (!stiff_ && iterate(kPatience)) return;
+                stiff_ = true;
+            }
+            if (direct_ == Direct::kTooLarge || !analyse()) {
+                // The first step tells what those that follow will take at least.
+                const Index share = static_cast<Index>(static_cast<double>(affordable) / kTypicalSteps);
+                const bool sharp = iterate(steps > 0 ? limit : std::clamp(share, kPatience, kMaxCg));
+                out_of_reach = steps == 0 && !sharp && share < kMaxCg;
                 return;
             }
         }
@@ -467,7 +477,9 @@ class Newton {
     }
 
     bool analyse() {
-        const double most = kLargestFactor * edges_ * static_cast<double>(d_ * d_ * d_);
+        const double affordable = (budget_ - work) / kFewestSteps,
+                     most = std::fmin(kLargestFactor * edges_ * static_cast<double>(d_ * d_ * d_),
+                                      affordable * SparseCholesky::kPerVisit * static_cast<double>(d_));
         const bool fits =
             sparse_.analyse(n_, p_.tail.data(), p_.head.data(), static_cast<Index>(p_.tail.size()), d_, most);
         direct_ = fits ? Direct::kReady : Direct::kTooLarge;
@@ -681,6 +693,7 @@ ReducedSolution solve_reduced(const ReducedProblem& problem, const Vector& start
             out.stationary = outcome == Outcome::kStationary;
             out.objective = newton->objective();
             out.rounding = newton->rounding();
+            out.out_of_reach = newton->out_of_reach;
             break;
         }
         // All hits at once, else the closest half of them, and so on: a merger has to lower the objective. A

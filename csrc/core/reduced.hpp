@@ -36,6 +36,7 @@ struct ReducedSolution {
     double rounding = 0.0;    // bound on the rounding error of `objective`
     bool stationary = false;  // gradient at rounding level with every pair of joined centres apart: the exact
                               // restricted optimum
+    bool out_of_reach = false;  // no factor fits the budget, and without one Newton would take many times it
     Index newton_steps = 0;
     double work = 0.0;  // edges visited
 };

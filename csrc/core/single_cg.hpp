@@ -1,9 +1,9 @@
-// Conjugate gradients in single precision for A x = b, A = H + L with a diagonal H > 0 and a graph Laplacian L:
-// half the bytes of double precision, for x-steps that need a digit or two. The residual at the start and the
-// solution are in double precision, so that a solve that starts where another one ended refines it.
+// Conjugate gradients in single precision for A x = b, A = H + L with a diagonal H > 0 and a graph Laplacian
+// L: half the bytes of double precision, for x-steps that need a digit or two. The residual at the start and
+// the solution are in double precision, so that a solve that starts where another one ended refines it.
 //
-// In the scaling D^-1/2 A D^-1/2 = I - C, D the diagonal of A, rounding C to floats moves no eigenvalue by more than
-// 6e-8, and the smallest one is at least min H / D.
+// In the scaling D^-1/2 A D^-1/2 = I - C, D the diagonal of A, rounding C to floats moves no eigenvalue by
+// more than 6e-8, and the smallest one is at least min H / D.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ class SingleCg {
 
     // `value`: the negative entries of L, one a place; `degree`: its diagonal. False where A is too badly
     // conditioned for single precision; then solve() must not be called.
-    bool set(const Lists& lists, const Vector& value, const Vector& degree, const Vector& curvature, Index d) {
+    bool set(const Lists& lists, const Vector& value, const Vector& degree, const Vector& curvature,
+             Index d) {
         const Index n = static_cast<Index>(degree.size());
         for (Index i = 0; i < n; ++i)
             if (!(degree[at(i)] <= kWorst * curvature[at(i)])) return false;
@@ -44,8 +45,8 @@ class SingleCg {
     }
 
     // x += an approximate solution of A u = residual, to ||r|| <= tol ||r_0|| in the norm of D^-1. Overwrites
-    // `residual`. `nodes` cuts the passes: each(body), double sum(body) and double largest(body) with body(first
-    // node, one past the last). Returns the number of iterations.
+    // `residual`. `nodes` cuts the passes: each(body), double sum(body) and double largest(body) with
+    // body(first node, one past the last). Returns the number of iterations.
     template <class Nodes>
     Index solve(const Lists& lists, Vector& residual, Vector& x, Index d, double tol, Index max_iter,
                 const Nodes& nodes) {
@@ -78,7 +79,7 @@ class SingleCg {
     }
 
   private:
-    static constexpr double kWorst = 1e5;     // of L over H: the solution then has two digits
+    static constexpr double kWorst = 1e5;      // of L over H: the solution then has two digits
     static constexpr double kNothing = 1e-15;  // of the largest entry: its square has no digits left
 
     static std::size_t at(Index k) { return static_cast<std::size_t>(k); }

@@ -108,7 +108,7 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
     first = engine.n_iter
     effort = _Effort(engine)
     stopped = ""
-    proven, finished = False, False
+    proven, finished, given_up = False, False, False
     judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
         left = settings.max_iter - (engine.n_iter - first)
@@ -134,12 +134,13 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
                 break
             if finished or not stalled:
                 effort.sharpen(finished, n_iter)  # the iteration moves on
+                given_up = not finished and met and effort.spent(finish, n_iter)
                 break
             # Not even with the partition that the duals tell: Newton may get it nearer.
             stalled = False
             met = effort.refine() and engine.last().met
             attempt = effort.due(met, n_iter)
-        if judged is not None:
+        if judged is not None or given_up:
             break
         stopped = stopped or monitor.stopped()
         if stopped:
@@ -196,6 +197,7 @@ class _Effort:
         self._next = 0.0
         self._last_chance = np.inf
         self._next_stall = float(_LONG_WARM if engine.n_iter > 0 else _LONG)
+        self._first_stall = True
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
@@ -207,10 +209,11 @@ class _Effort:
         """Whether the gap is small and still not met after many sweeps: there exact steps are the faster method."""
         if self._complete or self._met_at > 0 or last.gap > _NEAR * abs(last.objective):
             return False
-        if 2 * n_iter < self._next_stall:
-            return False
-        if n_iter < self._next_stall and _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
-            return False
+        if n_iter < self._next_stall:
+            early = self._first_stall and 2 * n_iter >= self._next_stall
+            if not early or _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
+                return False
+        self._first_stall = False
         self._next_stall = 2.0 * n_iter
         return True
 
@@ -278,8 +281,8 @@ class _Effort:
         return False
 
     def spent(self, finish: Finish, n_iter: int) -> bool:
-        """A finished partition that is not proven: whether to leave it at that."""
-        self._finishes += 1
+        """A partition that is not proven, or no better than the raw point: whether to leave it at that."""
+        self._finishes += finish.accepted
         self._met_at = self._met_at or n_iter
         self._work += finish.work
         if self._complete:
