@@ -293,7 +293,11 @@ def _swept_bound(
     for _ in range(_MOST_CHECKS):
         if _sweep(engine, interrupt):
             break
-    return flow_bound(engine.problem.graph, force, engine.duals(), low, enough)[0]
+    graph = engine.problem.graph
+    bound, _ = flow_bound(graph, force, engine.duals(), low, enough)
+    # Where conjugate gradients are slow (grids, chains), the core's factor balances at once.
+    fits = bound == math.inf and engine.finish().proven and _carries(engine, graph.component_labels)
+    return engine.problem.lam if fits else bound
 
 
 def _too_many(graph: Graph, force: FloatArray) -> bool:
