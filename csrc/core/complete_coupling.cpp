@@ -391,7 +391,7 @@ class CompleteCoupling final : public Coupling {
     ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
                           Index n_clusters) const override {
         ReducedProblem out;
-        out.loss = sum_over_clusters(loss, labels, n_clusters);
+        out.sum_loss(loss, labels, n_clusters);
         out.lam = lam;
         out.complete = true;
         out.weight = weight_;

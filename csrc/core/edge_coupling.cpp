@@ -243,7 +243,8 @@ class EdgeCoupling final : public Coupling {
             });
             const Index made =
                 single_.solve({start_, neighbour_}, work_.r, x, d_, kInnerTolerance, kMaxInner, Nodes{*this});
-            return told(kSinglePass * static_cast<double>(made));
+            told(kSinglePass * static_cast<double>(made));
+            return static_cast<double>(made);
         }
         const auto precondition = [&](const Vector& r, Vector& z) {
             for_nodes([&](Index first, Index last, int worker) {
@@ -440,7 +441,7 @@ class EdgeCoupling final : public Coupling {
     ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
                           Index n_clusters) const override {
         ReducedProblem out;
-        out.loss = sum_over_clusters(loss, labels, n_clusters);
+        out.sum_loss(loss, labels, n_clusters);
         out.lam = lam;
         join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_},
                    Vector(weight_.data(), weight_.data() + n_edges_), labels, out);

@@ -911,7 +911,7 @@ class ImplicitSolver::Search {
             if (!measured) best.objective = objective(level, best);
             measured = true;
             ReducedProblem reduced;
-            reduced.loss = sum_over_clusters(loss, groups.labels, groups.count);
+            reduced.sum_loss(loss, groups.labels, groups.count);
             reduced.lam = level.lam;
             reduced.complete = true;
             reduced.r.assign(start.w.begin(), start.w.begin() + groups.count);

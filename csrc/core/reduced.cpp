@@ -17,6 +17,7 @@ constexpr double kCollision =
     0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
 constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out not to lower the objective
 constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
+constexpr double kSummed = 1.0 / 16.0;  // of the terms of a sum, that count as its rounding
 constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
 constexpr Index kMinCg = 10;              // however little of the budget is left
@@ -228,6 +229,8 @@ class Penalty {
 ReducedProblem coarsen(const ReducedProblem& p, const std::vector<std::int32_t>& group, Index n_groups) {
     ReducedProblem out;
     out.loss = sum_over_clusters(p.loss, group, n_groups);
+    out.terms.assign(at(n_groups), 0.0);
+    for (std::size_t k = 0; k < group.size(); ++k) out.terms[at(group[k])] += p.terms[k];
     out.lam = p.lam;
     out.complete = p.complete;
     out.weight = p.weight;
@@ -345,11 +348,14 @@ class Newton {
         p.rounding = 4.0 * kEps * (magnitude + p_.lam * pen);
     }
 
+    // Forces that a gradient is added up from; q itself is rounded as a sum of its terms, which may cancel.
+    double own_scale(Index i) const { return p_.lam * degree_[at(i)] + kSummed * p_.terms[at(i)]; }
+
     // Norm of the smallest gradient that at_rounding() asks for.
     double rounding_floor() const {
         double total = 0.0;
         for (Index i = 0; i < n_; ++i) {
-            double scale = p_.lam * degree_[at(i)];
+            double scale = own_scale(i);
             for (Index k = 0; k < d_; ++k) scale += std::fabs(p_.loss.linear[at(i * d_ + k)]);
             total += scale * scale;
         }
@@ -362,7 +368,7 @@ class Newton {
     // be one look like that too.
     bool at_rounding(bool near) const {
         for (Index i = 0; i < n_; ++i) {
-            double g = 0.0, scale = p_.lam * degree_[at(i)], extent = 0.0;
+            double g = 0.0, scale = own_scale(i), extent = 0.0;
             for (Index k = 0; k < d_; ++k) {
                 g = std::fmax(g, std::fabs(current_.gradient[at(i * d_ + k)]));
                 scale += std::fabs(p_.loss.linear[at(i * d_ + k)]);
@@ -603,6 +609,15 @@ QuadraticLoss sum_over_clusters(const QuadraticLoss& loss, const std::vector<std
                 loss.linear[static_cast<std::size_t>(i * d + k)];
     }
     return out;
+}
+
+void ReducedProblem::sum_loss(const QuadraticLoss& nodes, const std::vector<std::int32_t>& labels,
+                              Index n_clusters) {
+    loss = sum_over_clusters(nodes, labels, n_clusters);
+    terms.assign(at(n_clusters), 0.0);
+    for (Index i = 0; i < nodes.n_nodes; ++i)
+        for (Index k = 0; k < nodes.n_features; ++k)
+            terms[at(labels[at(i)])] += std::fabs(nodes.linear[at(i * nodes.n_features + k)]);
 }
 
 void join_edges(const std::vector<std::int32_t>& tail, const std::vector<std::int32_t>& head,

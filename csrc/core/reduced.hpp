@@ -14,6 +14,7 @@ namespace fusionopt {
 
 struct ReducedProblem {
     QuadraticLoss loss;  // one node a cluster; scalar or dense with `hessian` only (no eigenvectors needed)
+    Vector terms;        // [K] sum of |q| over all numbers that a cluster's q was added up from
     double lam = 0.0;
     bool complete = false;
     double weight = 1.0;             // complete: W
@@ -21,6 +22,9 @@ struct ReducedProblem {
     std::vector<std::int32_t> tail;  // otherwise
     std::vector<std::int32_t> head;
     Vector edge_weight;
+
+    // Loss and terms: H and q summed over clusters.
+    void sum_loss(const QuadraticLoss& nodes, const std::vector<std::int32_t>& labels, Index n_clusters);
 };
 
 // H and q summed over clusters.

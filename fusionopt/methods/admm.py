@@ -197,7 +197,7 @@ class _Effort:
         self._next = 0.0
         self._last_chance = np.inf
         self._next_stall = float(_LONG_WARM if engine.n_iter > 0 else _LONG)
-        self._first_stall = True
+        self._few_share = 0.5
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
@@ -210,10 +210,9 @@ class _Effort:
         if self._complete or self._met_at > 0 or last.gap > _NEAR * abs(last.objective):
             return False
         if n_iter < self._next_stall:
-            early = self._first_stall and 2 * n_iter >= self._next_stall
-            if not early or _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
+            if n_iter < self._few_share * self._next_stall or _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
                 return False
-        self._first_stall = False
+        self._few_share = 0.75
         self._next_stall = 2.0 * n_iter
         return True
 
