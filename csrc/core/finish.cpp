@@ -116,7 +116,10 @@ double Admm::repair(double& work, double budget, bool patient) {
                 (round > 1 && excess * std::pow(shrinkage, kMaxRepairs - 1 - round) > fits))
                 break;
         }
-        if (work > budget) break;
+        if (work > budget) {
+            if (excess <= fits) largest = std::numeric_limits<double>::infinity();  // balanced roughly only
+            break;
+        }
         previous = std::fmax(excess, fits);
     }
     coupling_->set_rho(loss_, rho_);
@@ -240,7 +243,7 @@ FinishReport Admm::finish(double share) {
 
         const double noise = solution.rounding + best.rounding;
         const bool tie = std::fabs(solution.objective - best.objective) <= noise;
-        failures = !tie && solution.objective < best.objective ? 0 : failures + 1;
+        if (!tie) failures = solution.objective < best.objective ? 0 : failures + 1;
         if (tie ? n_clusters < best.n_clusters : solution.objective < best.objective)
             best = {labels, n_clusters, x, solution.objective, solution.rounding};
         if (failures > kMaxFailures) break;
