@@ -140,7 +140,7 @@ def measure_solve(m: int, lam: float, n_threads: int, folder: Path) -> dict[str,
     return row | {"gap": gap, "fault": "" if gap <= EPS else f"gap {gap}: {result.message}"}
 
 
-def measure_path(path: Path, n_lams: int) -> dict[str, object]:
+def measure_path(path: Path, n_lams: int, n_threads: int) -> dict[str, object]:
     """The path over MNIST."""
     points = principal_components(path)
     start = time.process_time()
@@ -148,7 +148,8 @@ def measure_path(path: Path, n_lams: int) -> dict[str, object]:
     graph_seconds = time.process_time() - start
     problem = fusionopt.FusionProblem(fusionopt.SquaredDistance(points), graph)
     start, start_wall = time.process_time(), time.perf_counter()
-    found = fusionopt.solution_path(problem, n_lams=n_lams, settings=fusionopt.AdmmSettings(eps_rel=PATH_EPS))
+    settings = fusionopt.AdmmSettings(eps_rel=PATH_EPS, n_threads=n_threads)
+    found = fusionopt.solution_path(problem, n_lams=n_lams, settings=settings)
     cpu, wall = time.process_time() - start, time.perf_counter() - start_wall
     results = found.results
     row: dict[str, object] = {
@@ -157,7 +158,7 @@ def measure_path(path: Path, n_lams: int) -> dict[str, object]:
         "d": points.shape[1],
         "edges": graph.n_edges,
         "lam": f"{found.lams.min():.4g} to {found.lams.max():.4g}, {len(found.lams)} lams",
-        "n_threads": 1,
+        "n_threads": n_threads,
         "graph_cpu_s": round(graph_seconds, 1),
         "cpu_s": round(cpu, 2),
         "wall_s": round(wall, 2),
@@ -186,7 +187,7 @@ def main() -> int:
     if arguments.case:
         case = json.loads(arguments.case)
         told = (
-            measure_path(Path(case["mnist"]), case["n_lams"])
+            measure_path(Path(case["mnist"]), case["n_lams"], case["n_threads"])
             if "mnist" in case
             else measure_solve(case["m"], case["lam"], case["n_threads"], Path(case["folder"]))
         )
@@ -208,7 +209,13 @@ def main() -> int:
             ]
         if "mnist" in groups:
             if arguments.mnist.exists():
-                todo.append({"mnist": str(arguments.mnist), "n_lams": arguments.n_lams})
+                todo.append(
+                    {
+                        "mnist": str(arguments.mnist),
+                        "n_lams": arguments.n_lams,
+                        "n_threads": arguments.n_threads,
+                    }
+                )
             else:
                 dropped.append(f"mnist: {arguments.mnist} is not there; name the file with --mnist")
         for case in todo:

@@ -66,7 +66,7 @@ def pair_bytes(n_nodes: int, n_features: int, dtype: str) -> float:
 def edge_bytes(n_nodes: int, n_edges: int, n_features: int, n_threads: int) -> float:
     """Bytes of an edge list at work: state, the one set aside, weights, neighbour lists; per-thread parts; vectors."""
     numbers = 2 if n_threads == 1 else 2.25  # parts of an eighth of the edges at a time
-    return n_edges * (8.0 * numbers * n_features + 120) + n_nodes * (8.0 * 24 * n_features + 32)
+    return n_edges * (8.0 * numbers * n_features + 128) + n_nodes * (8.0 * 26 * n_features + 40)
 
 
 def pairs_need_no_storage(problem: FusionProblem) -> bool:

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/edge_newton.hpp"
 #include "core/sparse_cholesky.hpp"
 
 namespace fusionopt {
@@ -15,16 +16,15 @@ constexpr double kEps = std::numeric_limits<double>::epsilon();
 constexpr Index kMaxNewton = 100;
 constexpr double kCollision =
     0.3;  // closest approach of a step, relative to the distance now, that counts as a hit
-constexpr int kMaxRefusals = 2;      // collisions in a row that may turn out not to lower the objective
-constexpr double kSharp = 1e-4;      // relative residual of a direction that may merge centres
+constexpr int kMaxRefusals = 2;         // collisions in a row that may turn out not to lower the objective
+constexpr double kSharp = 1e-4;         // relative residual of a direction that may merge centres
 constexpr double kSummed = 1.0 / 16.0;  // of the terms of a sum, that count as its rounding
-constexpr double kTouching = 256.0;  // distance in units of rounding below which centres are one
+constexpr double kTouching = 256.0;     // distance in units of rounding below which centres are one
 constexpr Index kMaxCg = 400;
 constexpr Index kMinCg = 10;              // however little of the budget is left
 constexpr Index kPatience = 15;           // passes of CG before a direct factor is tried
 constexpr double kLargestFactor = 300.0;  // passes that a factorisation may cost
-constexpr double kTypicalSteps = 15.0;    // of Newton,
-constexpr double kFewestSteps = 3.0;      // and those that a factor has to be affordable for
+constexpr double kFewestSteps = 3.0;      // of Newton, that a factor has to be affordable for
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -468,7 +468,7 @@ class Newton {
             }
             if (direct_ == Direct::kTooLarge || !analyse()) {
                 // The first step tells what those that follow will take at least.
-                const Index share = static_cast<Index>(static_cast<double>(affordable) / kTypicalSteps);
+                const Index share = static_cast<Index>(static_cast<double>(affordable) / kNewtonSteps);
                 const bool sharp = iterate(steps > 0 ? limit : std::clamp(share, kPatience, kMaxCg));
                 out_of_reach = steps == 0 && !sharp && share < kMaxCg;
                 return;

@@ -26,8 +26,8 @@ _LONG, _LONG_WARM = 40, 10
 _NEAR = 1e-3
 """After _LONG sweeps of an edge list, at a gap below this share of the objective, the partition is finished there, and
 where that does not meet the tolerance the second stage takes over; sooner where another lam's solution is at hand."""
-_FEW = 16
-"""In half the time where so few groups have formed (one for so many nodes) that finishing costs next to nothing."""
+_FEW, _FIRST_SHARE, _LATER_SHARE = 16, 0.5, 0.75
+"""Sooner where few groups have formed (one for so many nodes), which cost less: shares of those sweeps."""
 _STALLED_SHARE = 0.5
 """What finishing may cost there, in units of the sweeps so far."""
 _RETRY = 0.01
@@ -197,7 +197,7 @@ class _Effort:
         self._next = 0.0
         self._last_chance = np.inf
         self._next_stall = float(_LONG_WARM if engine.n_iter > 0 else _LONG)
-        self._few_share = 0.5
+        self._few_share = _FIRST_SHARE
         self.newton_steps = 0
         self._complete = engine.problem.graph.is_complete
         self._next_contraction = _FIRST_CONTRACTION
@@ -209,10 +209,10 @@ class _Effort:
         """Whether the gap is small and still not met after many sweeps: there exact steps are the faster method."""
         if self._complete or self._met_at > 0 or last.gap > _NEAR * abs(last.objective):
             return False
-        if n_iter < self._next_stall:
-            if n_iter < self._few_share * self._next_stall or _FEW * self._engine.n_fused > self._engine.problem.n_nodes:
-                return False
-        self._few_share = 0.75
+        few = _FEW * self._engine.n_fused <= self._engine.problem.n_nodes
+        if n_iter < (self._few_share if few else 1.0) * self._next_stall:
+            return False
+        self._few_share = _LATER_SHARE
         self._next_stall = 2.0 * n_iter
         return True
 
