@@ -93,9 +93,10 @@ def write_rows(
     about: Mapping[str, str] | None = None,
 ) -> None:
     """Write a table with a commented header that says where the numbers come from and what was dropped."""
+    header = provenance() | dict(about or {})  # before the table itself is a local change
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as stream:
-        for key, value in (provenance() | dict(about or {})).items():
+        for key, value in header.items():
             stream.write(f"# {key}: {value}\n")
         for line in dropped:
             stream.write(f"# dropped: {line}\n")
