@@ -250,6 +250,10 @@ class _Effort:
             return self._due_complete(met, n_iter)
         if met and self._met_at == 0:
             self._met_at = n_iter
+            groups, nodes = self._engine.n_fused, self._engine.problem.n_nodes
+            if self._engine.check_every < n_iter < _LONG and nodes < 4 * groups < 3 * nodes:
+                # So early, many groups are still to be merged, one by one: the next sweeps do it for less.
+                self._next = n_iter + 1.0
         return (met and n_iter >= self._next) or n_iter >= self._last_chance
 
     def _due_complete(self, met: bool, n_iter: int) -> bool:
