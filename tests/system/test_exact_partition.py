@@ -148,6 +148,17 @@ def test_second_stage_reaches_small_gaps(eps: float) -> None:
     assert result.n_iter < 500
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_components_do_not_hide_a_proof(seed: int) -> None:
+    """Forces on a whole component cancel: what is left is rounding, and no reason to doubt its centre."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(90, 3)) + 50.0 * np.repeat(np.arange(3), 30)[:, None]
+    points[60:75] += 3.0
+    edges = [Graph.knn(points[k : k + 30], 6).edges + k for k in (0, 30, 60)]
+    problem = FusionProblem(SquaredDistance(points), Graph.from_edges(90, np.concatenate(edges)), lam=0.6)
+    assert fusionopt.solve(problem).proven
+
+
 @pytest.mark.parametrize("level", ["few", "half"])
 def test_contracted_clusters_keep_their_certificate(level: str) -> None:
     """Clusters proven on the way stand for their nodes: the duals of all pairs hold, cold and on a path."""
