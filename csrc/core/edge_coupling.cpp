@@ -30,6 +30,8 @@ constexpr Index kPatience = 60;           // passes of a balancing before a fact
 constexpr Index kThreadedNumbers = 100000;
 constexpr Index kChunkNumbers = 20000;
 constexpr Index kMaxChunks = 64;
+constexpr double kSame = 1e-12;     // length of an edge, in units of the largest coordinate, that is rounding
+constexpr double kShortest = 0.03;  // the median edge counts as at least so much of the mean one
 constexpr double kFirstMove = 0.25;   // of a dual, in units of lam, that the median edge asks for at first
 constexpr double kFirstSigma = 20.0;  // of the second stage, in units of the median rho
 constexpr double kPartingSigma = 1000.0;  // of a parting, in units of the stiffness
@@ -193,6 +195,8 @@ class EdgeCoupling final : public Coupling {
     // Curvature over weight, or, where lam is so large that duals would take many sweeps to get anywhere,
     // what moves them by a good part of lam over the length of an edge.
     double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const override {
+        double extent = 0.0, mean = 0.0;
+        for (const double coordinate : x) extent = std::fmax(extent, std::fabs(coordinate));
         Vector lengths;
         lengths.reserve(at(n_edges_));
         for (Index e = 0; e < n_edges_; ++e) {
@@ -201,12 +205,14 @@ class EdgeCoupling final : public Coupling {
                 const double u = x[at(tail_[at(e)] * d_ + k)] - x[at(head_[at(e)] * d_ + k)];
                 squared += u * u;
             }
-            if (squared > 0.0) lengths.push_back(std::sqrt(squared));
+            // Minimisers that are equal but for rounding tell no length.
+            if (squared > kSame * kSame * extent * extent) lengths.push_back(std::sqrt(squared));
         }
         if (lengths.empty()) return stiffness(loss);
+        for (const double length : lengths) mean += length / static_cast<double>(lengths.size());
         const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
         std::nth_element(lengths.begin(), middle, lengths.end());
-        return std::fmax(stiffness(loss), kFirstMove * lam / *middle);
+        return std::fmax(stiffness(loss), kFirstMove * lam / std::fmax(*middle, kShortest * mean));
     }
 
     void set_rho(const QuadraticLoss&, double rho) override {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fusionopt
-from fusionopt import AdmmSettings
+from fusionopt import AdmmSettings, FusionProblem, Graph, SquaredDistance
 from tests import catalogue, oracles, strategies
 from tests.catalogue import Instance
 
@@ -186,3 +186,28 @@ def test_any_small_problem_in_any_order(instance: Instance, data: st.DataObject)
     a, b = fusionopt.solve(instance.problem()), fusionopt.solve(other.problem())
     oracles.assert_solved(other, b)
     oracles.assert_close(b.x, a.x[order], rtol=1e-5, scale=1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_edges_without_length_tell_no_penalty_parameter(seed: int) -> None:
+    """Repeated points with weights: their minimisers differ by rounding, which once set rho, and took 10,000 sweeps."""
+    rng = np.random.default_rng(seed)
+    points = 3.0 * rng.standard_normal((30, 3))[rng.integers(0, 30, 100)]
+    loss = SquaredDistance(points, sample_weight=rng.uniform(0.5, 2.0, 100))
+    result = fusionopt.solve(FusionProblem(loss, Graph.knn(points, n_neighbors=3), lam=1.0))
+    assert result.status == "optimal"
+    assert result.n_iter <= 100
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6, 1e-12])
+def test_a_large_component_of_small_data(scale: float) -> None:
+    """Nor do lengths in other units of the larger part of the graph."""
+    rng = np.random.default_rng(0)
+    large, small = rng.normal(size=(60, 3)), rng.normal(size=(140, 3))
+    edges = np.concatenate([Graph.knn(large, 5).edges, Graph.knn(small, 5).edges + 60])
+    problem = FusionProblem(
+        SquaredDistance(np.concatenate([large, scale * small])), Graph.from_edges(200, edges), lam=0.3
+    )
+    result = fusionopt.solve(problem)
+    assert result.status == "optimal"
+    assert result.n_iter <= 100
