@@ -30,7 +30,7 @@ _SETTINGS = AdmmSettings(eps_rel=1e-6, max_iter=5000)
 _WIDTH = 1e-9
 """Relative width of the bracket."""
 _LAST = 0.95 * _WIDTH
-"""The upper end stands half of it above the lower one; where that does not fit, nearly all, then twice as much."""
+"""The upper end stands half of it above the lower one; where that does not fit, nearly all, then ever more."""
 _BELOW = 1e-8
 """How far below the present bound the next direction is taken, relative."""
 _MAX_STEPS = 60
@@ -181,7 +181,7 @@ def _with_pairs(problem: FusionProblem, interrupt: Interrupt | None) -> tuple[fl
         if tight:
             break
     # Just above it the same duals, lengthened with lam, are the flow that holds everything together.
-    step = 0.5 * _WIDTH
+    step, growth = 0.5 * _WIDTH, 2.0
     while step < 1.0:
         high = low * (1 + step)
         engine.set_lam(high)
@@ -189,7 +189,7 @@ def _with_pairs(problem: FusionProblem, interrupt: Interrupt | None) -> tuple[fl
             return low, high, engine
         # Rounding (or a direction that was not the last one) kept the flow from fitting: the bracket widens honestly.
         low = max(low, _raised(engine, force, labels))
-        step = max(_LAST, 2.0 * step if step >= _LAST else 0.0)
+        step, growth = (step * growth, 2.0 * growth) if step >= _LAST else (_LAST, 2.0)
     return low, min(top, 2.0 * low), engine
 
 
