@@ -56,7 +56,8 @@ class Admm {
 
     // Up to `iterations` sweeps; returns early, true, when a check meets the stop rule (for singular losses:
     // when the iteration's own balance does, whose duals finish() or certify() must still bring into the
-    // range of the Hessians). No allocation, but for the direct factor of an edge list (edge_coupling.cpp).
+    // range of the Hessians). No allocation, but for what the x-step of an edge list first needs
+    // (edge_coupling.cpp).
     bool run(Index iterations);
     // Puts proven clusters of a complete graph in the place of their nodes (see contraction.cpp), where that
     // at least halves the pairs, or where `any` is found; what follows goes on there.
