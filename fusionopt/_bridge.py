@@ -450,6 +450,17 @@ class Engine:
         return bool(self._core.run(iterations))
 
     @property
+    def aggregated(self) -> bool:
+        """The iteration runs between the clusters of the lam before: `last` tells of that problem, whose dual value is
+        no bound for this one, until `finish` has proven the solution or gone back to every node."""
+        return bool(self._core.aggregated)
+
+    @property
+    def n_between(self) -> int:
+        """Iterations at this lam between the clusters of the one before; `n_iter` leaves them out."""
+        return 0 if self._core is None else int(self._core.n_between)
+
+    @property
     def n_fused(self) -> int:
         """Components of the edges whose dual lies inside its ball."""
         return int(self._core.n_fused())

@@ -70,10 +70,11 @@ bool Admm::run(Index iterations) {
         const double work = inner_->sweep_work_;
         inner_->tightening_ = tightening_;
         const bool met = inner_->run(iterations);
-        n_iter_ += inner_->n_iter_ - before;
+        (aggregated() ? n_between_ : n_iter_) += inner_->n_iter_ - before;
         since_start_ += inner_->n_iter_ - before;
         sweep_work_ += inner_->sweep_work_ - work;
         last_ = inner_->last_;
+        opening_ = inner_->opening_;
         finished_.clear();
         x_ = lifted(inner_->x_);
         return met;
@@ -81,6 +82,7 @@ bool Admm::run(Index iterations) {
     const double moved = std::exchange(moved_from_, 0.0);
     unproject();
     moved_from_ = moved;
+    known_ = false;
     coupling_->settle(lam_);
     for (Index k = 0; k < iterations; ++k) {
         const bool first = warm_ && since_start_ + 1 == opening_ && !coupling_->complete(),
@@ -152,7 +154,9 @@ bool Admm::within(const Certificate& c) const {
 
 NewtonReport Admm::refine(double budget) {
     if (coupling_->complete()) return {};
+    expand();
     unproject();
+    known_ = false;
     sweep(0.0, true);
     const Certificate now = judge(x_, penalty_);
     if (!std::isfinite(now.gap)) return {};
@@ -373,17 +377,21 @@ void Admm::restart() {
 }
 
 void Admm::set_lam(double lam) {
-    if (inner_ && move_inner(lam)) {
+    if (inner_ && !aggregated() && move_inner(lam)) {
         lam_ = lam;
         return restart();
     }
     expand();
+    growth_ = lam / lam_;
+    n_between_ = 0;
     if (!defer_move(lam)) {
         unproject();
         moved_from_ = lam_;
         lam_ = lam;
         move();
     }
+    if (growth_ > 1.0 && aggregate()) return;
+    known_ = false;
     restart();
     if (coupling_->has_parts() && !loss_.singular) first_check_ = 1;
 }
@@ -412,6 +420,7 @@ bool Admm::defer_move(double lam) {
 void Admm::set_loss(QuadraticLoss loss) {
     expand();
     unproject();
+    known_ = false;
     loss_ = std::move(loss);
     sweep(0.0, false);
     coupling_->set_rho(loss_, rho_);
@@ -425,6 +434,13 @@ void Admm::pass_state(StateStream& stream) {
     stream.pass(n_iter_);
     stream.pass(opening_);
     stream.pass(x_);
+    stream.pass(skip_);
+    stream.pass(skipped_);
+    stream.pass(known_);
+    if (known_) {
+        stream.pass(n_clusters_);
+        for (std::int32_t& label : labels_) stream.pass(label);
+    }
     coupling_->pass_state(stream);
 }
 
@@ -453,6 +469,7 @@ void Admm::restore(std::vector<double> numbers) {
 
 void Admm::warm_start(const Vector& x) {
     expand();
+    known_ = false;
     x_ = x;
     finished_.clear();
     best_ = {};

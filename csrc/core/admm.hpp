@@ -63,6 +63,10 @@ class Admm {
     // at least halves the pairs, or where `any` is found; what follows goes on there.
     // `checks` bounds the effort for each of them.
     bool contract(bool any, Index checks);
+    // Whether an edge list's iteration runs on the clusters of the lam before (aggregation.cpp): then last()
+    // tells of the problem between them, whose dual value bounds that one only.
+    bool aggregated() const { return inner_ && !coupling_->complete(); }
+    Index n_between() const { return n_between_; }
     // Nodes of the problem that the iteration runs on.
     Index n_groups() const { return inner_ ? inner_->n_groups() : loss_.n_nodes; }
     // At least 1: no two rows of x(), the contracted ones apart, are equal at the solution, by the gap alone.
@@ -166,6 +170,10 @@ class Admm {
     void adapt_edges();
     void restart();
     double repair(double& work, double budget, bool patient);
+    bool aggregate();
+    FinishReport finish_aggregated(double share);
+    bool search(Labels labels, Vector x, const std::vector<Labels>& ladder, Index rung, const Vector& kept,
+                double budget, FinishedPartition& best, FinishReport& report);
     FinishedPartition at_means(const Labels& labels, Index n_clusters);
     bool split(const std::vector<Labels>& ladder, Index coarsest, const Vector& kept, Labels& labels,
                Vector& x) const;
@@ -188,6 +196,10 @@ class Admm {
     double moved_from_ = 0.0;             // the radius that the state still keeps its distance from, or 0
     Coupling::Sums told_;                 // of the last check
     bool warm_ = false;                   // this lam was started from the state of another
+    bool known_ = false;   // labels_ and x_ are the proven solution at the last lam, the state its duals
+    double growth_ = 1.0;  // lam in units of the one before
+    Index n_between_ = 0;  // iterations at this lam between the clusters of the one before
+    Index skip_ = 0, skipped_ = 0;  // larger lams to be started without aggregation, and those that were
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside
     Certificate last_;

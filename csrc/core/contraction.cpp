@@ -303,7 +303,7 @@ bool Admm::constant_on_cores(const Vector& x) const {
 
 // The penalty at x, and in g_ the row sums of the duals.
 double Admm::measure(const Vector& x) {
-    if (inner_ && !constant_on_cores(x)) expand();
+    if (inner_ && (aggregated() || !constant_on_cores(x))) expand();
     if (!inner_) return measure_again(x);
     const Index d = loss_.n_features;
     const double penalty = inner_->measure(restricted(x));
@@ -322,7 +322,7 @@ double Admm::measure(const Vector& x) {
     return penalty;
 }
 
-// Writes the contracted problem's state and the flows of the cores back to the pairs.
+// Writes the state of the problem between the groups, and the flows of the cores, back to the pairs.
 void Admm::expand() {
     if (!inner_) return;
     fresh_ = false;
@@ -330,8 +330,10 @@ void Admm::expand() {
     coupling_->put_part(*inner_->coupling_, groups_);
     for (const Core& core : cores_) coupling_->put_part(*core.flow, places(core.nodes));
     x_ = lifted(inner_->x_);
-    rho_ = inner_->rho_;
-    stretch_ = inner_->stretch_;
+    if (coupling_->complete()) {
+        rho_ = inner_->rho_;
+        stretch_ = inner_->stretch_;
+    }
     coupling_->set_rho(loss_, rho_);
     inner_.reset();
     cores_.clear();

@@ -100,6 +100,9 @@ class Coupling {
         std::copy_n(y_.data(), y_.size(), kept_.data());
     }
     virtual void swap_state() { std::swap(y_, kept_); }
+    void scale_state(double factor) {
+        for (Index k = 0; k < y_.size(); ++k) y_[k] *= factor;
+    }
     // The state y itself, in float64.
     Vector copy_state() const { return {y_.data(), y_.data() + y_.size()}; }
     void put_state(const Vector& y) { std::copy(y.begin(), y.end(), y_.data()); }
@@ -114,9 +117,9 @@ class Coupling {
     virtual ReducedProblem reduce(const QuadraticLoss& loss, double lam, const Labels& labels,
                                   Index n_clusters) const = 0;
 
-    // The graph between groups of nodes (label -1: left out), whose weights are the groups' sums, with the
-    // mean of the state over the pairs of two groups; and the way back, where every such pair gets that state
-    // (complete graphs only).
+    // The graph between groups of nodes, whose weights are the groups' sums; and the way back, where every
+    // edge between two groups gets their state. Complete graphs: with the mean of the state over the pairs of
+    // two groups, and groups may be left out (label -1).
     virtual std::unique_ptr<Coupling> part(const Labels&, Index /*n_groups*/) const { return nullptr; }
     virtual void put_part(const Coupling&, const Labels&) {}
     // Frees the state: parts that cover every pair will be put back.

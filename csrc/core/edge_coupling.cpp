@@ -454,6 +454,25 @@ class EdgeCoupling final : public Coupling {
         return out;
     }
 
+    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups) const override {
+        ReducedProblem joined;
+        join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_},
+                   Vector(weight_.data(), weight_.data() + n_edges_), labels, joined);
+        return make_edge_coupling(n_groups, d_, std::move(joined.tail), std::move(joined.head),
+                                  joined.edge_weight);
+    }
+
+    void put_part(const Coupling& source, const Labels& labels) override {
+        const auto& other = static_cast<const EdgeCoupling&>(source);
+        for (Index e = 0; e < n_edges_; ++e) {
+            const std::int32_t a = labels[at(tail_[at(e)])], b = labels[at(head_[at(e)])];
+            if (a == b) continue;
+            const double sign = a < b ? 1.0 : -1.0;
+            const double* const from = other.block(other.edge_between(std::min(a, b), std::max(a, b)));
+            for (Index k = 0; k < d_; ++k) block(e)[k * kLanes] = sign * from[k * kLanes];
+        }
+    }
+
     void duals(double lam, double* out) const override {
         const double radius = lam * (1.0 - ball_shrink(d_));
         for_each_norm([&](Index e, double n) {
@@ -472,6 +491,12 @@ class EdgeCoupling final : public Coupling {
     bool complete() const override { return false; }
 
   private:
+    // The edge of two neighbours; the neighbours of a node are in ascending order.
+    Index edge_between(std::int32_t low, std::int32_t high) const {
+        const auto first = neighbour_.begin() + start_[at(low)],
+                   last = neighbour_.begin() + start_[at(low + 1)];
+        return edge_of_[at(std::lower_bound(first, last, high) - neighbour_.begin())];
+    }
     // Mean curvature over mean weight.
     double stiffness(const QuadraticLoss& loss) const {
         double total = 0.0;

@@ -159,6 +159,7 @@ FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
 
 FinishReport Admm::finish(double share) {
     const Index m = loss_.n_nodes, d = loss_.n_features;
+    if (aggregated()) return finish_aggregated(share);
     if (inner_) {
         const FinishReport told = inner_->finish(share);
         n_clusters_ = told.n_clusters;
@@ -169,8 +170,7 @@ FinishReport Admm::finish(double share) {
     }
     unproject();
     FinishReport report;
-    const double budget = std::fmax(coupling_->complete() ? kFreeDense : kFreeWork, share * sweep_work_),
-                 bound = lam_ * (1.0 + kFits * ball_shrink(d));
+    const double budget = std::fmax(coupling_->complete() ? kFreeDense : kFreeWork, share * sweep_work_);
     // Nothing is fused (on complete graphs: next to nothing beyond what is contracted), and Newton on every
     // node would cost more than the sweeps did: the raw point is as good.
     if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget &&
@@ -221,8 +221,55 @@ FinishReport Admm::finish(double share) {
     if (left_open(count_labels(ladder[at(middle)]))) return leave_open();
     coupling_->keep_state();
     if (plain.objective < best.objective) best = plain;
-    Labels labels = ladder[at(rung)];
-    Vector x = x_;  // where the next reduced problem starts
+    if (!search(ladder[at(rung)], x_, ladder, rung, kept, budget, best, report)) return leave_open();
+    if (best.labels.empty()) {
+        // No candidate has a finite objective: numbers beyond float64. The raw point and its state stay.
+        coupling_->swap_state();
+        x_ = kept;
+        labels_ = ladder[at(middle)];
+        n_clusters_ = count_labels(labels_);
+        report.n_clusters = n_clusters_;
+        return report;
+    }
+    labels_ = best.labels;
+    n_clusters_ = best.n_clusters;
+    report.n_clusters = best.n_clusters;
+    report.accepted = loss_.constant + best.objective <= raw.objective + best.rounding + raw.rounding;
+    best_ = best;
+    if (report.proven) {
+        x_ = best.x;
+        finished_ = best.x;
+        known_ = !coupling_->complete();
+        return report;
+    }
+    // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at
+    // a point no better.
+    x_ = best.x;
+    double repaired = std::numeric_limits<double>::infinity();
+    if (report.work <= (coupling_->complete() ? 4.0 : 1.0) * budget) {
+        repair(report.work, budget, coupling_->complete());
+        sweep(0.0, true);
+        repaired = judge(x_, penalty_).gap;
+    }
+    coupling_->swap_state();
+    sweep(0.0, true);
+    const bool restore = judge(x_, penalty_).gap <= repaired;
+    if (report.accepted) finished_ = best.x;
+    if (restore) {
+        x_ = kept;
+    } else {
+        coupling_->swap_state();
+    }
+    return report;
+}
+
+// From a first candidate and centres to start from, towards the exact partition: `best` becomes the best
+// candidate, and labels_, x_ and the state those of the last one. Clusters that nothing else settles are
+// broken up along `ladder`. False where the problem between the first candidate's clusters is out of reach.
+bool Admm::search(Labels labels, Vector x, const std::vector<Labels>& ladder, Index rung, const Vector& kept,
+                  double budget, FinishedPartition& best, FinishReport& report) {
+    const Index m = loss_.n_nodes, d = loss_.n_features;
+    const double bound = lam_ * (1.0 + kFits * ball_shrink(d));
     Labels previous;
     int failures = 0;
     bool stiff = false;
@@ -234,7 +281,7 @@ FinishReport Admm::finish(double share) {
         ++report.candidates;
         report.newton_steps += solution.newton_steps;
         report.work += solution.work;
-        if (solution.out_of_reach && round == 0) return leave_open();
+        if (solution.out_of_reach && round == 0) return false;
         for (Index i = 0; i < m; ++i) {
             std::copy_n(solution.centres.data() + labels[at(i)] * d, d, x.data() + i * d);
             labels[at(i)] = solution.merged[at(labels[at(i)])];
@@ -276,44 +323,7 @@ FinishReport Admm::finish(double share) {
         previous = labels;
         if (rung < 0 || report.work > budget || !split(ladder, rung, kept, labels, x)) break;
     }
-    if (best.labels.empty()) {
-        // No candidate has a finite objective: numbers beyond float64. The raw point and its state stay.
-        coupling_->swap_state();
-        x_ = kept;
-        labels_ = ladder[at(middle)];
-        n_clusters_ = count_labels(labels_);
-        report.n_clusters = n_clusters_;
-        return report;
-    }
-    labels_ = best.labels;
-    n_clusters_ = best.n_clusters;
-    report.n_clusters = best.n_clusters;
-    report.accepted = loss_.constant + best.objective <= raw.objective + best.rounding + raw.rounding;
-    best_ = best;
-    if (report.proven) {
-        x_ = best.x;
-        finished_ = best.x;
-        return report;
-    }
-    // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at
-    // a point no better.
-    x_ = best.x;
-    double repaired = std::numeric_limits<double>::infinity();
-    if (report.work <= (coupling_->complete() ? 4.0 : 1.0) * budget) {
-        repair(report.work, budget, coupling_->complete());
-        sweep(0.0, true);
-        repaired = judge(x_, penalty_).gap;
-    }
-    coupling_->swap_state();
-    sweep(0.0, true);
-    const bool restore = judge(x_, penalty_).gap <= repaired;
-    if (report.accepted) finished_ = best.x;
-    if (restore) {
-        x_ = kept;
-    } else {
-        coupling_->swap_state();
-    }
-    return report;
+    return true;
 }
 
 // Looks at clusters whose flow does not fit, each with the forces of the others held: labels and x are those

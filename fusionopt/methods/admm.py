@@ -111,18 +111,22 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
     proven, finished, given_up = False, False, False
     judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
-        left = settings.max_iter - (engine.n_iter - first)
+        left = settings.max_iter - (engine.n_iter - first) - engine.n_between
         if left <= 0:
             stopped = f"max_iter = {settings.max_iter} was reached"
             break
+        aggregated = engine.aggregated
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
-        stalled = not met and effort.stalls(n_iter, last)
-        if met or n_iter % engine.check_every == 0:
-            stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
-        if not met:
-            effort.contract(n_iter)
-        attempt = stalled or effort.due(met, n_iter)
+        if aggregated:
+            stalled, attempt = False, met or engine.n_between >= _LONG
+        else:
+            stalled = not met and effort.stalls(n_iter, last)
+            if met or n_iter % engine.check_every == 0:
+                stopped = monitor.report(n_iter, last.objective, last.dual_objective, last.gap)
+            if not met:
+                effort.contract(n_iter)
+            attempt = stalled or effort.due(met, n_iter)
         while attempt and not stopped:
             finish = effort.finish(stalled)
             x = engine.point()
@@ -131,6 +135,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             finished = finish.accepted and certificate.met
             if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
                 judged = (x, certificate)
+                break
+            if aggregated:
+                effort = _Effort(engine)  # every node takes part again
                 break
             if finished or not stalled:
                 effort.sharpen(finished, n_iter)  # the iteration moves on
@@ -334,6 +341,8 @@ def _message(
 ) -> str:
     graph = engine.problem.graph
     newton = f" and {newton_steps} Newton steps of the second stage" if newton_steps else ""
+    if engine.n_between:
+        newton += f", {engine.n_between} more between the clusters of the lam before"
     if engine.decoupled:
         why = "every node's own minimiser serves its whole component"
         if not engine.agreed or engine.problem.lam == 0:

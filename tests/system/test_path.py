@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fusionopt
+from fusionopt._bridge import Engine
 from tests import catalogue, oracles
 from tests.catalogue import Instance
 
@@ -148,6 +149,74 @@ def test_e1_splits_are_reported_and_no_tree_is_drawn() -> None:
     assert any(event.kind == "split" for event in path.events)
     with pytest.raises(ValueError, match="hierarchy"):
         path.linkage()
+
+
+def test_paths_of_edge_lists_start_between_the_clusters() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((300, 2)) + 4.0 * rng.integers(0, 3, (300, 1))
+    problem = fusionopt.FusionProblem(fusionopt.SquaredDistance(points), fusionopt.Graph.knn(points, 6))
+    path = fusionopt.solution_path(problem, lams=np.geomspace(0.05, 20.0, 20))
+    assert sum("between the clusters" in result.message for result in path.results) > 10
+    for result in path.results:
+        cold = fusionopt.solve(result.problem, fusionopt.AdmmSettings(eps_rel=1e-10))
+        assert "between the clusters" not in cold.message
+        assert result.status == "optimal"
+        oracles.assert_close(result.objective, cold.objective, rtol=1e-6)
+        if result.proven and cold.proven:
+            oracles.assert_same_partition(result.labels, cold.labels)
+
+
+def _beside_a_pile(lam: float) -> fusionopt.FusionProblem:
+    """Case E1 and, as a component of its own, twenty nodes that are fused early and own most of the edges."""
+    split = catalogue.splitting(lam).problem()
+    points = np.asarray(split.loss.targets)  # type: ignore[attr-defined]
+    m, n = len(points), 20
+    pile = 50.0 + 0.1 * np.random.default_rng(0).standard_normal((n, points.shape[1]))
+    i, j = np.triu_indices(n, 1)
+    edges = np.concatenate([split.graph.edges, np.stack([m + i, m + j], axis=1)])
+    weights = np.concatenate([split.graph.weights, np.ones(len(i))])
+    loss = fusionopt.SquaredDistance(np.concatenate([points, pile]))
+    return fusionopt.FusionProblem(loss, fusionopt.Graph.from_edges(m + n, edges, weights), lam=lam)
+
+
+def test_clusters_that_split_again_are_found_on_a_path() -> None:
+    lams = [0.3, 1.0, 1.3, 3.0, 7.4, 12.0, 20.0]
+    path = fusionopt.solution_path(_beside_a_pile(0.1), lams=lams)
+    assert any("between the clusters" in result.message for result in path.results)
+    for lam, result in zip(lams, path.results, strict=True):
+        want = catalogue.splitting(lam)
+        assert want.labels is not None
+        assert result.proven
+        oracles.assert_same_partition(result.labels[: len(want.labels)], want.labels)
+        assert len(set(result.labels[len(want.labels) :].tolist())) == 1
+    assert not path.is_hierarchy
+
+
+def test_a_restored_engine_goes_on_between_the_clusters_with_the_same_bits() -> None:
+    points = np.random.default_rng(4).standard_normal((200, 3))
+    problem = fusionopt.FusionProblem(
+        fusionopt.SquaredDistance(points), fusionopt.Graph.knn(points, 6), lam=2.0
+    )
+    settings = fusionopt.AdmmSettings(eps_rel=1e-10)
+    first, second = Engine(problem, settings), Engine(problem, settings)
+    while not first.run(10):
+        pass
+    assert first.finish().proven
+    second.restore(first.state())
+    for lam in (2.3, 2.5):
+        for engine in (first, second):
+            engine.set_lam(lam)
+            assert engine.aggregated
+            while not engine.run(10):
+                pass
+            assert engine.finish().proven
+            assert not engine.aggregated
+            assert engine.n_between > 0
+            assert engine.certify(engine.point()).met
+        assert np.array_equal(first.point(), second.point())
+        assert np.array_equal(first.duals(), second.duals())
+    first.set_lam(2.0)  # clusters of a larger lam say nothing about a smaller one
+    assert not first.aggregated
 
 
 def test_tree_of_an_unfinished_path_is_refused() -> None:
