@@ -491,7 +491,8 @@ class _Walk:
         state = None if self._kept is None else self._kept.state(place - 1)
         if state is None:
             return open_session(problem, self._settings, done[place - 1].x)
-        before = open_session(done[place - 1].problem, self._settings, None)
+        # The first lam chose the session of the whole path: at lam = 0 none is rotated (methods/rotated.py).
+        before = open_session(done[0].problem, self._settings, None)
         assert isinstance(before, ResumableSession)
         before.restore(state)
         before.set_lam(lam)

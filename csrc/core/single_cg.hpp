@@ -29,7 +29,7 @@ class SingleCg {
              Index d) {
         const Index n = static_cast<Index>(degree.size());
         for (Index i = 0; i < n; ++i)
-            if (!(degree[at(i)] <= kWorst * curvature[at(i)])) return false;
+            if (!(curvature[at(i)] > 0.0 && degree[at(i)] <= kWorst * curvature[at(i)])) return false;
         stride_ = d <= 2 ? d : (d + 3) / 4 * 4;
         if (x_.size() == 0) {
             coupling_ = BufferOf<float>(static_cast<Index>(value.size()));

@@ -151,3 +151,17 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[: os.path.getsize(file) // 2])
     with pytest.raises(InvalidArgumentError, match=r"lam-00000\.npz is not a file written by"):
         fusionopt.solution_path(_problem(), lams=[0.5, 1.0], checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("lams", [[0.0, 0.1, 0.2, 0.3], [0.3, 0.0, 0.1, 0.1]])
+def test_paths_through_lam_zero_are_resumed(lams: list[float], tmp_path: Path) -> None:
+    points = np.random.default_rng(0).standard_normal((4, 5))  # fewer dimensions than coordinates
+    problem = fusionopt.FusionProblem(fusionopt.SquaredDistance(points), fusionopt.Graph.chain(4))
+    whole = fusionopt.solution_path(problem, lams=lams)
+    for stop in (1, 2, 3):
+        folder = tmp_path / str(stop)
+        fusionopt.solution_path(problem, lams=lams, checkpoint=folder, callback=lambda q: q.done >= stop)  # noqa: B023
+        path = fusionopt.solution_path(problem, lams=lams, checkpoint=folder)
+        assert path.status == "optimal"
+        for a, b in zip(path.results, whole.results, strict=True):
+            assert np.array_equal(a.x, b.x)

@@ -95,3 +95,13 @@ def test_weightless_nodes_of_a_complete_graph_stay_finite_when_others_merge() ->
         result = fusionopt.solve(problem, AdmmSettings(eps_rel=1e-2))
         assert result.status == "optimal"
         np.testing.assert_array_equal(result.x[r == 0], points[r == 0])
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.1, 10.0])
+def test_a_node_without_weight_or_edges(lam: float) -> None:
+    loss = fusionopt.SquaredDistance([[0.0], [1.0], [2.0]], sample_weight=[1.0, 0.0, 1.0])
+    result = fusionopt.solve(fusionopt.FusionProblem(loss, fusionopt.Graph.from_edges(3, [(0, 2)]), lam=lam))
+    assert result.status == "optimal"
+    step = min(lam, 1.0)
+    np.testing.assert_allclose(result.x[[0, 2], 0], [step, 2.0 - step], atol=1e-9)
+    assert np.isfinite(result.x).all()
