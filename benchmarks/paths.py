@@ -10,7 +10,8 @@ gauss500, moons5000: problems of `benchmarks.problems`, 50 lams over three decad
 
 Every lam is certified to a relative gap of 1e-6 or the row is dropped and named, with exit status 1. `ratio` is the
 path's CPU seconds over the median of three cold solves of the middle lam; `warm` and `cold` are mean iterations of the
-path and of the same lams from scratch (not for knn20000: 100 cold solves). One thread, one process.
+path and of the same lams from scratch (not for knn20000: 100 cold solves). Iterations between the clusters
+of the lam before, at the price of the edges that are left, are not part of `warm`. One thread, one process.
 """
 
 from __future__ import annotations

@@ -113,6 +113,7 @@ class Result:
         "optimal", "user_limit", "interrupted" or "numerical_error".
     message : str
     n_iter : int
+        Iterations with every node; `message` tells of those between the clusters of a path's lam before.
     primal_residual, dual_residual : float
         ||Bx - theta|| of the ADMM splitting; max_i ||grad f_i(x_i) + sum_j v_ij||.
     setup_time, solve_time : float

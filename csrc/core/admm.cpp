@@ -14,8 +14,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Index kMaxNullSteps = 500;
 // After this many changes rho stays: ADMM's convergence proof needs it to be constant from some point on.
 constexpr Index kMaxAdaptations = 40;
-// How far rho_e may lie from its mean: more would be told by noise, and x-steps would take more passes.
-constexpr double kClip = 30.0;
 constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
 // A path's next lam is often met within a few sweeps: on the complete graph, where a check costs little more
 // than a sweep, the first ones are all checked;

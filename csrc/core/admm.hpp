@@ -9,6 +9,13 @@
 
 namespace fusionopt {
 
+// A flow this many ball_shrinks outside its ball is inside up to rounding.
+inline constexpr double kFits = 4.0;
+// Edges visited without asking for the sake of a partition.
+inline constexpr double kFreeVisits = 6e6;
+// How far rho_e may lie from its mean: more would be told by noise, and x-steps would take more passes.
+inline constexpr double kClip = 30.0;
+
 struct AdmmOptions {
     double eps_rel = 1e-6;
     double eps_abs = 0.0;

@@ -18,9 +18,7 @@ constexpr double kWorthwhile = 0.5;  // share of the edges that may be left betw
 constexpr double kVisits = 120.0;    // an edge, that a proof on the whole graph may take
 constexpr double kFollow = 0.9;      // of the growth of lam, that flows inside clusters begin with
 constexpr double kSharper = 0.1;     // share of the tolerance asked for: a sweep costs little here
-constexpr double kClip = 30.0;       // as in admm.cpp
-constexpr double kFreeWork = 6e6;    // as in finish.cpp
-constexpr Index kMaxSkips = 8;
+constexpr Index kMaxSkips = 8;       // lams after proofs that failed
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -49,12 +47,8 @@ bool Admm::aggregate() {
     }
     inner_->restart();
     inner_->opening_ = opening_;
-    finished_.clear();
-    best_ = {};
-    n_fused_ = 0;
-    since_start_ = n_between_ = 0;
+    restart();
     tightening_ = kSharper;
-    sweep_work_ = 0.0;
     return true;
 }
 
@@ -71,7 +65,7 @@ FinishReport Admm::finish_aggregated(double share) {
         // Forces from outside grow with lam where the clusters keep their places.
         coupling_->scale_state(1.0 + kFollow * (growth_ - 1.0));
         coupling_->keep_state();
-        const double budget = std::fmax(kFreeWork, kVisits * static_cast<double>(coupling_->n_edges()));
+        const double budget = std::fmax(kFreeVisits, kVisits * static_cast<double>(coupling_->n_edges()));
         search(labels, x, {}, -1, x, budget, best, report);
         if (report.proven) {
             skip_ = skipped_ = 0;
@@ -92,8 +86,7 @@ FinishReport Admm::finish_aggregated(double share) {
     restart();
     skip_ = std::clamp(2 * skip_, Index{1}, kMaxSkips);
     skipped_ = 0;
-    report.accepted = false;
-    return report;
+    return {};
 }
 
 }  // namespace fusionopt

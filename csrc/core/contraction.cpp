@@ -30,7 +30,6 @@ constexpr Index kMaxFlowChecks = 30;  // for a cluster of the solution
 constexpr Index kFlowCheck = 3;       // sweeps between two
 constexpr double kSame = 0.8;         // a set that has lost so few of its nodes is as far from a flow
 constexpr double kSlow = 0.7;         // least progress between two
-constexpr double kFits = 4.0;         // as in finish.cpp
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 double pairs(Index n) { return 0.5 * static_cast<double>(n) * static_cast<double>(n - 1); }

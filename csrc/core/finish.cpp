@@ -21,9 +21,7 @@ constexpr int kMaxFailures = 2;        // rounds that did not lower the objectiv
 constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never broken into its nodes
 constexpr double kOutOfReach = 1.2e7;  // edges that are not visited for the sake of a partition alone
 constexpr double kFullNewton = 40.0;   // visits an edge that Newton-CG typically takes
-constexpr double kFreeWork = 6e6;      // edges visited without asking
-constexpr double kFreeDense = 3e6;     // the same on complete graphs, where they have no factor
-constexpr double kFits = 4.0;  // a flow this many ball_shrinks outside its ball is inside up to rounding
+constexpr double kFreeDense = 3e6;     // kFreeVisits of complete graphs, where they have no factor
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -170,7 +168,7 @@ FinishReport Admm::finish(double share) {
     }
     unproject();
     FinishReport report;
-    const double budget = std::fmax(coupling_->complete() ? kFreeDense : kFreeWork, share * sweep_work_);
+    const double budget = std::fmax(coupling_->complete() ? kFreeDense : kFreeVisits, share * sweep_work_);
     // Nothing is fused (on complete graphs: next to nothing beyond what is contracted), and Newton on every
     // node would cost more than the sweeps did: the raw point is as good.
     if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget &&

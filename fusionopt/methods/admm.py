@@ -105,13 +105,13 @@ def _helps(engine: Engine, point: FloatArray) -> bool:
 
 def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: float) -> Result:
     """Run an engine at its present lam until the stop rule holds or something stops it."""
-    first = engine.n_iter
+    first, first_between = engine.n_iter, engine.n_between
     effort = _Effort(engine)
     stopped = ""
     proven, finished, given_up = False, False, False
     judged: tuple[FloatArray, Certificate] | None = None
     while not engine.decoupled:
-        left = settings.max_iter - (engine.n_iter - first) - engine.n_between
+        left = settings.max_iter - (engine.n_iter - first) - (engine.n_between - first_between)
         if left <= 0:
             stopped = f"max_iter = {settings.max_iter} was reached"
             break
@@ -119,7 +119,7 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
         if aggregated:
-            stalled, attempt = False, met or engine.n_between >= _LONG
+            stalled, attempt = False, met or engine.n_between - first_between >= _LONG
         else:
             stalled = not met and effort.stalls(n_iter, last)
             if met or n_iter % engine.check_every == 0:
@@ -176,7 +176,14 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         rel_gap=rel_gap,
         status=status,
         message=_message(
-            engine, status, stopped, rel_gap, engine.n_iter - first, effort.newton_steps, proven
+            engine,
+            status,
+            stopped,
+            rel_gap,
+            engine.n_iter - first,
+            engine.n_between - first_between,
+            effort.newton_steps,
+            proven,
         ),
         n_iter=engine.n_iter - first,
         primal_residual=engine.primal_residual(),
@@ -337,12 +344,19 @@ def _best_point(engine: Engine, finished: bool) -> tuple[FloatArray, Certificate
 
 
 def _message(
-    engine: Engine, status: str, stopped: str, rel_gap: float, n_iter: int, newton_steps: int, proven: bool
+    engine: Engine,
+    status: str,
+    stopped: str,
+    rel_gap: float,
+    n_iter: int,
+    n_between: int,
+    newton_steps: int,
+    proven: bool,
 ) -> str:
     graph = engine.problem.graph
     newton = f" and {newton_steps} Newton steps of the second stage" if newton_steps else ""
-    if engine.n_between:
-        newton += f", {engine.n_between} more between the clusters of the lam before"
+    if n_between:
+        newton += f", {n_between} more between the clusters of the lam before"
     if engine.decoupled:
         why = "every node's own minimiser serves its whole component"
         if not engine.agreed or engine.problem.lam == 0:

@@ -166,6 +166,18 @@ def test_paths_of_edge_lists_start_between_the_clusters() -> None:
             oracles.assert_same_partition(result.labels, cold.labels)
 
 
+def test_a_repeated_lam_tells_of_its_own_iterations() -> None:
+    points = 0.3 * np.random.default_rng(1).standard_normal((120, 3)) + 3.0 * (np.arange(120) % 3)[:, None]
+    problem = fusionopt.FusionProblem(fusionopt.SquaredDistance(points), fusionopt.Graph.knn(points, 5))
+    settings = fusionopt.AdmmSettings(max_iter=60)
+    results = fusionopt.solve_many([problem.with_lam(lam) for lam in (0.5, 1.0, 1.0, 1.0, 1.0)], settings)
+    assert "between the clusters" in results[1].message
+    for again in results[2:]:
+        assert again.status == "optimal"
+        assert "between the clusters" not in again.message
+        oracles.assert_same_partition(again.labels, results[1].labels)
+
+
 def _beside_a_pile(lam: float) -> fusionopt.FusionProblem:
     """Case E1 and, as a component of its own, twenty nodes that are fused early and own most of the edges."""
     split = catalogue.splitting(lam).problem()
