@@ -13,8 +13,8 @@ namespace {
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
-// Below this many numbers a chunk of pairs is not worth a thread.
-constexpr Index kChunkNumbers = 100000;
+// Below this many numbers the pairs are not worth a second thread; above, chunks of a fifth of it are.
+constexpr Index kWorthThreads = 100000;
 constexpr Index kMaxChunks = 16;
 constexpr double kNarrowRange = 1e-12;
 
@@ -85,8 +85,8 @@ class CompleteCoupling final : public Coupling {
         }
         // Chunks of strips with about as many blocks each; they depend on the problem alone.
         const Index strips = wide_layout_.n_strips(), blocks = wide_layout_.blocks_before(strips);
-        const Index count =
-            std::clamp<Index>(std::min(wide_layout_.size() / kChunkNumbers, strips / 4), 1, kMaxChunks);
+        const Index size = wide_layout_.size(), finest = size < kWorthThreads ? 1 : size * 5 / kWorthThreads;
+        const Index count = std::clamp<Index>(std::min(finest, strips / 4), 1, kMaxChunks);
         chunks_.resize(at(count));
         for (Index c = 0, strip = 0; c < count; ++c) {
             chunks_[at(c)].first_strip = strip;
@@ -98,6 +98,7 @@ class CompleteCoupling final : public Coupling {
         t_blocks_ = Buffer(count * padded_ * d);
         g_blocks_ = Buffer(count * padded_ * d);
         worst_ = Buffer(count * padded_);
+        sums_ = Buffer(PairLayout::kStrip * d);
         for (Index c = 0; c < count; ++c) {
             PairChunk& chunk = chunks_[at(c)];
             chunk.t_rows = t_rows_.data();
@@ -558,18 +559,23 @@ class CompleteCoupling final : public Coupling {
     }
 
     // Sums of rows and of the chunks' columns, in the order of the chunks, times W r_i.
-    void gather(Index lanes, const Buffer& rows, const Buffer& blocks, Vector& out) const {
+    void gather(Index lanes, const Buffer& rows, const Buffer& blocks, Vector& out) {
         const PairLayout& layout = lanes == kLanes ? wide_layout_ : narrow_layout_;
-        for (Index i = 0; i < m_; ++i) {
-            const Index block = i / lanes, place = block * lanes * d_ + i % lanes;
-            for (Index k = 0; k < d_; ++k) {
-                double total = rows[i * d_ + k];
-                for (std::size_t c = 0; c < chunks_.size(); ++c) {
-                    if (layout.first_block(chunks_[c].first_strip) > block) break;
-                    total += blocks[static_cast<Index>(c) * padded_ * d_ + place + k * lanes];
-                }
-                out[at(i * d_ + k)] = weight_ * r_[i] * total;
+        const Index width = lanes * d_, stride = padded_ * d_;
+        double* const total = sums_.data();
+        for (Index block = 0; block * lanes < m_; ++block) {
+            const Index first = block * lanes, n = std::min(lanes, m_ - first);
+            std::fill_n(total, width, 0.0);
+            for (Index i = 0; i < n; ++i)
+                for (Index k = 0; k < d_; ++k) total[k * lanes + i] = rows[(first + i) * d_ + k];
+            for (std::size_t c = 0; c < chunks_.size(); ++c) {
+                if (layout.first_block(chunks_[c].first_strip) > block) break;
+                const double* const own = blocks.data() + static_cast<Index>(c) * stride + block * width;
+                for (Index k = 0; k < width; ++k) total[k] += own[k];
             }
+            for (Index i = 0; i < n; ++i)
+                for (Index k = 0; k < d_; ++k)
+                    out[at((first + i) * d_ + k)] = weight_ * r_[first + i] * total[k * lanes + i];
         }
     }
 
@@ -597,7 +603,7 @@ class CompleteCoupling final : public Coupling {
     PairLayout wide_layout_, narrow_layout_;
     BufferOf<float> narrow_;
     Index padded_, room_size_ = 0;
-    Buffer r_, x_rows_, x_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_, room_;
+    Buffer r_, x_rows_, x_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_, room_, sums_;
     BufferOf<float> r_single_, x_rows_single_, x_blocks_single_;
     std::vector<PairChunk> chunks_;
     Vector copies_;  // nodes of the whole graph in each, where these are groups
