@@ -35,6 +35,8 @@ bool Admm::aggregate() {
     if (part == nullptr || part->n_edges() == 0 ||
         static_cast<double>(part->n_edges()) > kWorthwhile * static_cast<double>(coupling_->n_edges()))
         return false;
+    // Forces from outside grow with lam where the clusters keep their places.
+    coupling_->scale_state(1.0 + kFollow * (growth_ - 1.0));
     groups_ = labels_;
     QuadraticLoss loss = sum_over_clusters(loss_, groups_, n_clusters_);
     loss.constant = loss_.constant;
@@ -62,8 +64,6 @@ FinishReport Admm::finish_aggregated(double share) {
     const Vector x = x_;
     if (exact) {
         FinishedPartition best;
-        // Forces from outside grow with lam where the clusters keep their places.
-        coupling_->scale_state(1.0 + kFollow * (growth_ - 1.0));
         coupling_->keep_state();
         const double budget = std::fmax(kFreeVisits, kVisits * static_cast<double>(coupling_->n_edges()));
         search(labels, x, {}, -1, x, budget, best, report);

@@ -10,7 +10,7 @@ namespace {
 // A first look in clearly smaller balls, where a rough flow is good enough, settles most clusters; the rest
 // are looked at to the last digit. Digits are of the gap, relative to that of the forces without any flow.
 constexpr double kRoom[] = {1e-3, 1e-8};
-constexpr double kDigits[] = {1e-12, 1e-20};
+constexpr double kDigits[] = {1e-8, 1e-20};
 constexpr double kApart = 1.001;  // t of an edge that is apart, in radii: sigma is large in the end
 constexpr int kMaxShortenings = 20;
 constexpr double kShorter = 0.25;
