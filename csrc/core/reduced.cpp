@@ -474,7 +474,7 @@ class Newton {
                 return;
             }
         }
-        factor();
+        if (!factored_) factor();
         const auto exact = [&](const Vector& r, Vector& z) {
             z = r;
             sparse_.solve(z.data(), 1);
@@ -505,6 +505,7 @@ class Newton {
         }
         penalty_.add_blocks(diagonal, off_);
         sparse_.factor(diagonal.data(), off_.data());
+        factored_ = true;
         work += sparse_.work(d_);
     }
 
@@ -561,6 +562,7 @@ class Newton {
                               std::fabs(there) <= 0.5 * std::fabs(slope);
             if (lower || flat) {
                 std::swap(current_, trial_);
+                factored_ = false;
                 return true;
             }
             length *= std::clamp(there > slope ? slope / (slope - there) : 0.5, 0.1, 0.8);
@@ -579,6 +581,7 @@ class Newton {
     std::vector<std::int32_t> group_;
     Index n_groups_ = 0;
     bool pass_through_ = false;
+    bool factored_ = false;  // sparse_ holds the factor of the Hessian at current_
     enum class Direct { kUntried, kReady, kTooLarge };
     Direct direct_ = Direct::kUntried;
     SparseCholesky sparse_;
