@@ -122,8 +122,8 @@ class Finish:
         No worse than the raw point.
     proven : bool
         The flow inside every cluster fits its balls: the partition is exact up to rounding.
-    untouched : bool
-        Next to nothing is fused: the raw point was left alone, or what is fused was put at its means.
+    enough : bool
+        Another attempt is not worth its price: next to nothing is fused, or next to everything proven.
     n_clusters : int
     work : float
         Edges visited.
@@ -131,7 +131,7 @@ class Finish:
 
     accepted: bool
     proven: bool
-    untouched: bool
+    enough: bool
     n_clusters: int
     work: float
 
@@ -456,6 +456,11 @@ class Engine:
         return bool(self._core.aggregated)
 
     @property
+    def n_groups(self) -> int:
+        """Nodes of the problem that the iteration runs on."""
+        return int(self._core.n_groups)
+
+    @property
     def n_between(self) -> int:
         """Iterations at this lam between the clusters of the one before; `n_iter` leaves them out."""
         return 0 if self._core is None else int(self._core.n_between)
@@ -490,7 +495,7 @@ class Engine:
     def finish(self, share: float = 0.25) -> Finish:
         """Finish the partition for at most that share of what the sweeps have cost."""
         told = self._core.finish(share)
-        return Finish(told["accepted"], told["proven"], told["untouched"], told["n_clusters"], told["work"])
+        return Finish(told["accepted"], told["proven"], told["enough"], told["n_clusters"], told["work"])
 
     def tighten(self, factor: float) -> None:
         self._core.tighten(factor)

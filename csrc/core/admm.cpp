@@ -369,6 +369,7 @@ void Admm::restart() {
     next_adapt_ = 20;
     tightening_ = 1.0;
     sweep_work_ = 0.0;
+    settled_ = false;
     if (inner_) return;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
     coupling_->solve_x(loss_, rhs_, x_);

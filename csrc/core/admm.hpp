@@ -39,8 +39,8 @@ struct Certificate {
 
 struct FinishReport {
     bool accepted = false;  // x is now constant on clusters and no worse than the raw point
-    bool untouched =
-        false;            // (next to) nothing is fused: the raw point was kept, or the means of what is fused
+    bool enough = false;    // not worth another attempt: (next to) nothing is fused, or next to everything
+                            // proven
     bool proven = false;  // the flow inside every cluster is feasible: the partition is the exact solution's
                           // up to rounding
     Index n_clusters = 0;
@@ -55,6 +55,7 @@ struct FinishedPartition {
     Vector x;
     double objective = std::numeric_limits<double>::infinity();  // without the constant
     double rounding = 0.0;
+    double largest = std::numeric_limits<double>::infinity();  // norm of a dual inside its clusters
 };
 
 class Admm {
@@ -82,9 +83,9 @@ class Admm {
     double finishing_work() const;
 
     // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
-    // was, so run() may go on. May cost `share` of what the sweeps and their x-steps did, or a fixed work
-    // below that.
-    FinishReport finish(double share);
+    // was, so run() may go on. May cost `share` of what the sweeps and their x-steps did; `free` edges
+    // visited (of a complete graph: a fixed number) are never too many.
+    FinishReport finish(double share, double free = kFreeVisits);
     // The certificate of x (any point) with the current duals, which duals() then returns.
     Certificate certify(const Vector& x);
     // Everything that the next set_lam() builds on, and the way back: set_lam() after restore() computes the
@@ -177,6 +178,9 @@ class Admm {
     void adapt_edges();
     void restart();
     double repair(double& work, double budget, bool patient);
+    bool large() const;
+    bool nearly(const FinishedPartition& partition) const;
+    bool take_settled(FinishReport& report);
     bool aggregate();
     FinishReport finish_aggregated(double share);
     bool search(Labels labels, Vector x, const std::vector<Labels>& ladder, Index rung, const Vector& kept,
@@ -203,9 +207,10 @@ class Admm {
     double moved_from_ = 0.0;             // the radius that the state still keeps its distance from, or 0
     Coupling::Sums told_;                 // of the last check
     bool warm_ = false;                   // this lam was started from the state of another
-    bool known_ = false;   // labels_ and x_ are the proven solution at the last lam, the state its duals
-    double growth_ = 1.0;  // lam in units of the one before
-    Index n_between_ = 0;  // iterations at this lam between the clusters of the one before
+    bool known_ = false;    // labels_ and x_ are the solution at the last lam, as far as duals nearly prove
+    bool settled_ = false;  // best_ is what a proof on the whole graph nearly succeeded for
+    double growth_ = 1.0;   // lam in units of the one before
+    Index n_between_ = 0;   // iterations at this lam between the clusters of the one before
     Index skip_ = 0, skipped_ = 0;  // larger lams to be started without aggregation, and those that were
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside

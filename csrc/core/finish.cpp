@@ -17,7 +17,10 @@ namespace {
 constexpr int kMaxRepairs = 12;
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
-constexpr int kMaxFailures = 2;        // rounds that did not lower the objective
+constexpr Index kFew = 50;  // nodes a cluster, where finishing may cost kInvested times as much
+constexpr double kInvested = 2.0;
+constexpr double kNearly = 0.1;  // of a ball's radius, that the flows of a partition worth keeping exceed
+constexpr int kMaxFailures = 2;  // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never broken into its nodes
 constexpr double kOutOfReach = 1.2e7;  // edges that are not visited for the sake of a partition alone
 constexpr double kFullNewton = 40.0;   // visits an edge that Newton-CG typically takes
@@ -129,12 +132,13 @@ double Admm::finishing_work() const {
     return kFullNewton * static_cast<double>(coupling_->n_edges());
 }
 
+bool Admm::large() const {
+    return !coupling_->complete() && kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach;
+}
+
 // Nearly every node of a large edge list is a cluster of its own: Newton over them would cost many times the
 // sweeps, and sharper duals as much as those.
-bool Admm::left_open(Index n_clusters) const {
-    return 4 * n_clusters > 3 * loss_.n_nodes &&
-           kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach;
-}
+bool Admm::left_open(Index n_clusters) const { return 4 * n_clusters > 3 * loss_.n_nodes && large(); }
 
 // Objective of the means, without the constant; on edge lists without building the reduced problem.
 FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
@@ -155,7 +159,26 @@ FinishedPartition Admm::at_means(const Labels& labels, Index n_clusters) {
     return out;
 }
 
-FinishReport Admm::finish(double share) {
+// Without a proof, but only for a few flows that are a little too large.
+bool Admm::nearly(const FinishedPartition& partition) const {
+    return !coupling_->complete() && partition.largest <= (1.0 + kNearly) * lam_;
+}
+
+// The partition that is nearly proven already, where the duals are good enough for it.
+bool Admm::take_settled(FinishReport& report) {
+    settled_ = false;
+    sweep(0.0, true);
+    const Certificate raw = judge(x_, penalty_);
+    if (!(loss_.constant + best_.objective <= raw.objective + best_.rounding + raw.rounding)) return false;
+    labels_ = best_.labels;
+    n_clusters_ = report.n_clusters = best_.n_clusters;
+    finished_ = best_.x;
+    known_ = report.accepted = report.enough = true;
+    skip_ = skipped_ = 0;
+    return true;
+}
+
+FinishReport Admm::finish(double share, double free) {
     const Index m = loss_.n_nodes, d = loss_.n_features;
     if (aggregated()) return finish_aggregated(share);
     if (inner_) {
@@ -168,7 +191,10 @@ FinishReport Admm::finish(double share) {
     }
     unproject();
     FinishReport report;
-    const double budget = std::fmax(coupling_->complete() ? kFreeDense : kFreeVisits, share * sweep_work_);
+    if (settled_ && take_settled(report)) return report;
+    // Along a path a few clusters that are nearly proven make the lams that follow cheap.
+    if (warm_ && large() && kFew * n_fused() <= m) share *= kInvested;
+    const double budget = std::fmax(coupling_->complete() ? kFreeDense : free, share * sweep_work_);
     // Nothing is fused (on complete graphs: next to nothing beyond what is contracted), and Newton on every
     // node would cost more than the sweeps did: the raw point is as good.
     if (kFullNewton * static_cast<double>(coupling_->n_edges()) > budget &&
@@ -176,7 +202,7 @@ FinishReport Admm::finish(double share) {
         finished_ = x_;
         for (Index i = 0; i < m; ++i) labels_[at(i)] = static_cast<std::int32_t>(i);
         n_clusters_ = report.n_clusters = m;
-        report.accepted = report.untouched = true;
+        report.accepted = report.enough = true;
         return report;
     }
     Index middle = 0;
@@ -202,7 +228,7 @@ FinishReport Admm::finish(double share) {
     // The iteration's own duals stay. Pairs that are fused already are so where that is no worse than the raw
     // point.
     const auto leave_open = [&] {
-        report.accepted = report.untouched = true;
+        report.accepted = report.enough = true;
         report.n_clusters = m;
         finished_ = kept;
         if (loss_.constant + plain.objective <= raw.objective) {
@@ -240,6 +266,8 @@ FinishReport Admm::finish(double share) {
         known_ = !coupling_->complete();
         return report;
     }
+    known_ = report.accepted && nearly(best);
+    report.enough = known_ && large();  // the last flows would take many times what the sweeps took
     // Without a proof the iteration's own duals may be the better ones: they were good for this tolerance at
     // a point no better.
     x_ = best.x;
@@ -310,12 +338,14 @@ bool Admm::search(Labels labels, Vector x, const std::vector<Labels>& ladder, In
             }
         }
         report.proven = solution.stationary && largest <= bound;
+        if (solution.stationary && labels_ == best.labels) best.largest = std::fmin(best.largest, largest);
         if (report.proven) {
             // The exact partition: by strict convexity no other can be lower.
             best = {labels, n_clusters, x, solution.objective, solution.rounding};
             break;
         }
         if (parted && report.work <= budget) continue;
+        if (large() && nearly(best)) break;
         // A split that Newton took back was made at the wrong place: look at the next finer rung.
         if (labels == previous) --rung;
         previous = labels;

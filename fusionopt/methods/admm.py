@@ -22,6 +22,8 @@ _CHUNK = 10
 _MAX_FINISHES = 4
 _SHARPER = 1e-3
 """Share of the tolerance that half-open partitions of complete graphs are swept to before they are finished."""
+_MOST_BETWEEN = 1000
+"""Iterations between the clusters of the lam before."""
 _LONG, _LONG_WARM = 40, 10
 _NEAR = 1e-3
 """After _LONG sweeps of an edge list, at a gap below this share of the objective, the partition is finished there, and
@@ -119,7 +121,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
         if aggregated:
-            stalled, attempt = False, met or engine.n_between - first_between >= _LONG
+            # For what _LONG sweeps of every node cost.
+            enough = min(_LONG * engine.problem.n_nodes // engine.n_groups, _MOST_BETWEEN, settings.max_iter // 2)
+            stalled, attempt = False, met or engine.n_between - first_between >= enough
         else:
             stalled = not met and effort.stalls(n_iter, last)
             if met or n_iter % engine.check_every == 0:
@@ -133,7 +137,7 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             certificate = engine.certify(x)
             proven = finish.proven and (effort.apart or certificate.gap <= certificate.rounding)
             finished = finish.accepted and certificate.met
-            if finished and (proven or finish.untouched or effort.spent(finish, n_iter)):
+            if finished and (proven or finish.enough or effort.spent(finish, n_iter)):
                 judged = (x, certificate)
                 break
             if aggregated:
@@ -255,7 +259,7 @@ class _Effort:
     def finish(self, stalled: bool) -> Finish:
         """The core's finishing, where the gap alone does not settle the partition."""
         if self.apart:
-            return Finish(accepted=True, proven=True, untouched=False, n_clusters=0, work=0.0)
+            return Finish(accepted=True, proven=True, enough=False, n_clusters=0, work=0.0)
         return self._engine.finish(_STALLED_SHARE) if stalled else self._engine.finish()
 
     def due(self, met: bool, n_iter: int) -> bool:
