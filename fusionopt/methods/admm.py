@@ -122,7 +122,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         n_iter, last = engine.n_iter - first, engine.last()
         if aggregated:
             # For what _LONG sweeps of every node cost.
-            enough = min(_LONG * engine.problem.n_nodes // engine.n_groups, _MOST_BETWEEN, settings.max_iter // 2)
+            enough = min(
+                _LONG * engine.problem.n_nodes // engine.n_groups, _MOST_BETWEEN, settings.max_iter // 2
+            )
             stalled, attempt = False, met or engine.n_between - first_between >= enough
         else:
             stalled = not met and effort.stalls(n_iter, last)
