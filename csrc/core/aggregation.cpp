@@ -1,9 +1,9 @@
-// Along a path of larger and larger lam on an edge list, the clusters of a partition that is proven, or nearly,
-// mostly stay whole. The problem between them has the same form (H, q and the weights of parallel edges summed)
-// and fewer nodes and edges, and is solved first. What it tells is then proven on the whole graph: flows inside
-// the clusters have to fit their balls, those of the lam before being the start. On a general graph a cluster
-// may split again (engine.md 2.6, case E1): then its flow does not fit, and parting or the iteration with every
-// node finds the pieces.
+// Along a path of larger and larger lam on an edge list, the clusters of a partition that is proven, or
+// nearly, mostly stay whole. The problem between them has the same form (H, q and the weights of parallel
+// edges summed) and fewer nodes and edges, and is solved first. What it tells is then proven on the whole
+// graph: flows inside the clusters have to fit their balls, those of the lam before being the start. On a
+// general graph a cluster may split again (engine.md 2.6, case E1): then its flow does not fit, and parting
+// or the iteration with every node finds the pieces.
 #include <algorithm>
 #include <cmath>
 #include <utility>
