@@ -204,6 +204,52 @@ def test_clusters_that_split_again_are_found_on_a_path() -> None:
     assert not path.is_hierarchy
 
 
+def _large_beside_a_split(scale: float) -> fusionopt.FusionProblem:
+    """350,000 edges at random, mostly inside three blobs, which have no cheap factor; beside them case E1."""
+    rng = np.random.default_rng(3)
+    m, blob = 31_000, np.arange(31_000) % 3
+    points = 3.0 * rng.standard_normal((3, 2))[blob] + rng.standard_normal((m, 2))
+    i = rng.integers(0, m, 11 * m)
+    inside = (i + 3 * rng.integers(0, m // 3, len(i))) % (m - m % 3)
+    across = rng.integers(0, m, (len(i) // 50, 2))
+    split = catalogue.splitting(1.0).problem()
+    edges = np.concatenate([np.stack([i, inside], axis=1), across, m + split.graph.edges])
+    weights = np.concatenate([np.ones(len(i) + len(across)), split.graph.weights])
+    keep = edges[:, 0] != edges[:, 1]
+    ends, first = np.unique(np.sort(edges[keep], axis=1), axis=0, return_index=True)
+    targets = np.asarray(split.loss.targets)  # type: ignore[attr-defined]
+    loss = fusionopt.SquaredDistance(np.concatenate([points, scale * np.pad(targets, ((0, 0), (0, 1)))]))
+    return fusionopt.FusionProblem(
+        loss, fusionopt.Graph.from_edges(m + len(targets), ends, weights[keep][first])
+    )
+
+
+def test_large_partitions_are_aggregated_once_flows_nearly_prove_them() -> None:
+    scale = 0.125
+    problem = _large_beside_a_split(scale)
+    n_split = catalogue.splitting(1.0).n_nodes
+    i, j = problem.graph.edges.T
+    targets = np.asarray(problem.loss.targets)  # type: ignore[attr-defined]
+    lams = [0.1, 0.2, 0.24, 0.37, 0.6, 1.0]
+    results = fusionopt.solution_path(problem, lams).results
+    aggregated = ["between the clusters" in result.message for result in results]
+    assert aggregated == [False, False, True, True, True, True]
+    assert not results[2].proven
+    for lam, result in zip(lams, results, strict=True):
+        assert result.status == "optimal"
+        v = result.edge_duals()
+        assert np.all(np.linalg.norm(v, axis=1) <= lam * problem.graph.weights * (1 + 1e-12))
+        sums = np.zeros_like(targets)
+        np.add.at(sums, i, v)
+        np.subtract.at(sums, j, v)
+        dual = float(np.sum(sums * targets) - 0.5 * np.sum(sums**2))
+        assert problem.with_lam(lam).objective(result.x) - dual <= 1e-6 * result.objective
+        if "between the clusters" in result.message:
+            want = catalogue.splitting(lam / scale).labels
+            assert want is not None
+            oracles.assert_same_partition(result.labels[-n_split:], want)
+
+
 def test_a_restored_engine_goes_on_between_the_clusters_with_the_same_bits() -> None:
     points = np.random.default_rng(4).standard_normal((200, 3))
     problem = fusionopt.FusionProblem(
