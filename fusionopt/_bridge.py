@@ -452,13 +452,13 @@ class Engine:
     @property
     def aggregated(self) -> bool:
         """The iteration runs between the clusters of the lam before: `last` tells of that problem, whose dual value is
-        no bound for this one, until `finish` has proven the solution or gone back to every node."""
+        no bound for this one, until `finish` has accepted a solution or gone back to every node."""
         return bool(self._core.aggregated)
 
     @property
-    def n_groups(self) -> int:
-        """Nodes of the problem that the iteration runs on."""
-        return int(self._core.n_groups)
+    def n_swept(self) -> int:
+        """Edges of the problem that the iteration runs on."""
+        return int(self._core.n_swept)
 
     @property
     def n_between(self) -> int:

@@ -392,8 +392,8 @@ def _solve(engine: Engine, interrupt: Interrupt | None) -> bool:
 
 def _finished(engine: Engine, interrupt: Interrupt | None) -> bool:
     """Run to the present tolerance and finish; whether the partition is proven."""
-    first = engine.n_iter
-    while not _sweep(engine, interrupt) and engine.n_iter - first < _SETTINGS.max_iter:
+    first = engine.n_iter + engine.n_between
+    while not _sweep(engine, interrupt) and engine.n_iter + engine.n_between - first < _SETTINGS.max_iter:
         pass
     return engine.finish().proven
 

@@ -462,6 +462,7 @@ void Admm::restore(std::vector<double> numbers) {
     stream.close();
     finished_.clear();
     best_ = {};
+    settled_ = false;
     n_fused_ = 0;
     coupling_->set_rho(loss_, rho_);
 }
@@ -472,6 +473,7 @@ void Admm::warm_start(const Vector& x) {
     x_ = x;
     finished_.clear();
     best_ = {};
+    settled_ = false;
     n_fused_ = 0;
     std::fill(phi_.begin(), phi_.end(), 0.0);
     manifold(phi_);

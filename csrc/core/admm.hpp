@@ -75,15 +75,16 @@ class Admm {
     // tells of the problem between them, whose dual value bounds that one only.
     bool aggregated() const { return inner_ && !coupling_->complete(); }
     Index n_between() const { return n_between_; }
-    // Nodes of the problem that the iteration runs on.
+    // Nodes and edges of the problem that the iteration runs on.
     Index n_groups() const { return inner_ ? inner_->n_groups() : loss_.n_nodes; }
+    Index n_swept() const { return inner_ ? inner_->n_swept() : coupling_->n_edges(); }
     // At least 1: no two rows of x(), the contracted ones apart, are equal at the solution, by the gap alone.
     double apart();
     // Edges that finish() typically visits.
     double finishing_work() const;
 
-    // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as it
-    // was, so run() may go on. May cost `share` of what the sweeps and their x-steps did; `free` edges
+    // Partition finishing (see finish.cpp). Where the partition is not proven the ADMM state is left as good
+    // as it was, so run() may go on. May cost `share` of what the sweeps and their x-steps did; `free` edges
     // visited (of a complete graph: a fixed number) are never too many.
     FinishReport finish(double share, double free = kFreeVisits);
     // The certificate of x (any point) with the current duals, which duals() then returns.
@@ -207,7 +208,7 @@ class Admm {
     double moved_from_ = 0.0;             // the radius that the state still keeps its distance from, or 0
     Coupling::Sums told_;                 // of the last check
     bool warm_ = false;                   // this lam was started from the state of another
-    bool known_ = false;    // labels_ and x_ are the solution at the last lam, as far as duals nearly prove
+    bool known_ = false;    // labels_ and means of x_ are the last lam's solution, as duals (nearly) prove
     bool settled_ = false;  // best_ is what a proof on the whole graph nearly succeeded for
     double growth_ = 1.0;   // lam in units of the one before
     Index n_between_ = 0;   // iterations at this lam between the clusters of the one before

@@ -36,7 +36,7 @@ bool Admm::aggregate() {
         static_cast<double>(part->n_edges()) > kWorthwhile * static_cast<double>(coupling_->n_edges()))
         return false;
     // Forces from outside grow with lam where the clusters keep their places.
-    coupling_->scale_state(1.0 + kFollow * (growth_ - 1.0));
+    coupling_->grow(1.0 + kFollow * (growth_ - 1.0), lam_);
     groups_ = labels_;
     QuadraticLoss loss = sum_over_clusters(loss_, groups_, n_clusters_);
     loss.constant = loss_.constant;
@@ -59,13 +59,16 @@ FinishReport Admm::finish_aggregated(double share) {
     FinishReport report = inner_->finish(share, 2.0 * budget);
     Labels labels(groups_.size());
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = inner_->labels_[at(groups_[i])];
-    const bool exact = std::exchange(report.proven, false);
+    const bool tried = inner_->known_;  // else its partition is not worth a proof
+    const double work = std::exchange(report.work, 0.0);
+    report.proven = false;
     if (!inner_->finished_.empty()) inner_->x_ = inner_->finished_;
     expand();
     FinishedPartition best;
     best.x = x_;
-    if (exact) {
-        search(labels, x_, {}, -1, x_, budget, best, report);
+    if (tried) {
+        search(labels, best.x, {}, -1, Vector(x_), budget, best, report);
+        report.work += work;
         if (!best.labels.empty()) {
             labels_ = best.labels;
             n_clusters_ = report.n_clusters = best.n_clusters;
@@ -85,7 +88,7 @@ FinishReport Admm::finish_aggregated(double share) {
     coupling_->set_rho(loss_, rho_);
     tightening_ = 1.0;
     // On a large graph the last flows would take many times what all else took.
-    const bool near = exact && large() && nearly(best);
+    const bool near = tried && large() && nearly(best);
     if (near && within(judge(x_, penalty_))) {
         skip_ = skipped_ = 0;
         known_ = report.accepted = report.enough = true;

@@ -100,9 +100,8 @@ class Coupling {
         std::copy_n(y_.data(), y_.size(), kept_.data());
     }
     virtual void swap_state() { std::swap(y_, kept_); }
-    void scale_state(double factor) {
-        for (Index k = 0; k < y_.size(); ++k) y_[k] *= factor;
-    }
+    // The duals per unit weight times `factor`, inside balls of radius lam (edge lists only).
+    virtual void grow(double /*factor*/, double /*lam*/) {}
     // The state y itself, in float64.
     Vector copy_state() const { return {y_.data(), y_.data() + y_.size()}; }
     void put_state(const Vector& y) { std::copy(y.begin(), y.end(), y_.data()); }

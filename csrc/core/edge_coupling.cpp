@@ -473,6 +473,13 @@ class EdgeCoupling final : public Coupling {
         }
     }
 
+    void grow(double factor, double lam) override {
+        for_each_norm([&](Index e, double n) {
+            const double own = factor * n > lam ? lam / n : factor;
+            for (Index k = 0; k < d_; ++k) block(e)[k * kLanes] *= own;
+        });
+    }
+
     void duals(double lam, double* out) const override {
         const double radius = lam * (1.0 - ball_shrink(d_));
         for_each_norm([&](Index e, double n) {

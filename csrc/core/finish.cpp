@@ -17,8 +17,6 @@ namespace {
 constexpr int kMaxRepairs = 12;
 constexpr double kExact = 1e-10;  // relative tolerance of a balancing meant to the last digit
 constexpr int kMaxRounds = 8;
-constexpr Index kFew = 50;  // nodes a cluster, where finishing may cost kInvested times as much
-constexpr double kInvested = 2.0;
 constexpr double kNearly = 0.1;  // of a ball's radius, that the flows of a partition worth keeping exceed
 constexpr int kMaxFailures = 2;  // rounds that did not lower the objective
 constexpr double kMaxShatter = 16.0;   // a cluster larger than this is never broken into its nodes
@@ -192,8 +190,6 @@ FinishReport Admm::finish(double share, double free) {
     unproject();
     FinishReport report;
     if (settled_ && take_settled(report)) return report;
-    // Along a path a few clusters that are nearly proven make the lams that follow cheap.
-    if (warm_ && large() && kFew * n_fused() <= m) share *= kInvested;
     const double budget = std::fmax(coupling_->complete() ? kFreeDense : free, share * sweep_work_);
     // Nothing is fused (on complete graphs: next to nothing beyond what is contracted), and Newton on every
     // node would cost more than the sweeps did: the raw point is as good.

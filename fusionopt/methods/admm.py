@@ -121,9 +121,9 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
         met = engine.run(min(engine.check_every, _CHUNK, left))
         n_iter, last = engine.n_iter - first, engine.last()
         if aggregated:
-            # For what _LONG sweeps of every node cost.
+            # For what _LONG sweeps of every edge cost.
             enough = min(
-                _LONG * engine.problem.n_nodes // engine.n_groups, _MOST_BETWEEN, settings.max_iter // 2
+                _LONG * engine.problem.graph.n_edges // engine.n_swept, _MOST_BETWEEN, settings.max_iter // 2
             )
             stalled, attempt = False, met or engine.n_between - first_between >= enough
         else:
