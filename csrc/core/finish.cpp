@@ -130,11 +130,9 @@ double Admm::finishing_work() const {
     return kFullNewton * static_cast<double>(coupling_->n_edges());
 }
 
-bool Admm::large() const {
-    return !coupling_->complete() && kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach;
-}
+bool Admm::large() const { return kFullNewton * static_cast<double>(coupling_->n_edges()) > kOutOfReach; }
 
-// Nearly every node of a large edge list is a cluster of its own: Newton over them would cost many times the
+// Nearly every node of a large graph is a cluster of its own: Newton over them would cost many times the
 // sweeps, and sharper duals as much as those.
 bool Admm::left_open(Index n_clusters) const { return 4 * n_clusters > 3 * loss_.n_nodes && large(); }
 
@@ -162,7 +160,7 @@ bool Admm::nearly(const FinishedPartition& partition) const {
     return !coupling_->complete() && partition.largest <= (1.0 + kNearly) * lam_;
 }
 
-// The partition that is nearly proven already, where the duals are good enough for it.
+// The partition that is nearly proven already, where it is no worse than the raw point.
 bool Admm::take_settled(FinishReport& report) {
     settled_ = false;
     sweep(0.0, true);
