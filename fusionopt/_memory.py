@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
 
 _UNLIMITED = 2.0**60
 """cgroup v1 writes a number near 2^63 where there is no limit."""
@@ -26,12 +25,13 @@ def available_bytes(root: str = "/") -> float:
         machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (ValueError, OSError, AttributeError):
         machine = float("inf")
-    return min([machine, *_group_limits(Path(root))])
+    return min([machine, *_group_limits(root.rstrip("/"))])
 
 
-def _group_limits(root: Path) -> list[float]:
+def _group_limits(root: str) -> list[float]:
+    # Plain strings: this runs at the start of every solve.
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = _read(f"{root}/proc/self/cgroup").splitlines()
     except OSError:
         return []
     found = []
@@ -40,18 +40,23 @@ def _group_limits(root: Path) -> list[float]:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
-            mount, name = root / "sys/fs/cgroup", "memory.max"
+            mount, name = f"{root}/sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            mount, name = f"{root}/sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
         # A limit above holds below it; inside a container the path may be the host's, and only the top is there.
-        own = PurePosixPath(path.lstrip("/"))
-        for folder in (own, *own.parents):
+        parts = [part for part in path.split("/") if part]
+        for depth in range(len(parts), -1, -1):
             try:
-                value = float((mount / folder / name).read_text())
+                value = float(_read("/".join([mount, *parts[:depth], name])))
             except (OSError, ValueError):  # not there, or the word max
                 continue
             if value < _UNLIMITED:
                 found.append(value)
     return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

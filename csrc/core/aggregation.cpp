@@ -31,7 +31,7 @@ bool Admm::aggregate() {
         ++skipped_;
         return false;
     }
-    std::unique_ptr<Coupling> part = coupling_->part(labels_, n_clusters_);
+    std::unique_ptr<Coupling> part = coupling_->part(labels_, n_clusters_, false);
     if (part == nullptr || part->n_edges() == 0 ||
         static_cast<double>(part->n_edges()) > kWorthwhile * static_cast<double>(coupling_->n_edges()))
         return false;

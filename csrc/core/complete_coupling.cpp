@@ -59,6 +59,7 @@ class CompleteCoupling final : public Coupling {
           r_(padded_),
           x_rows_(m * d),
           x_blocks_(padded_ * d),
+          plain_blocks_(padded_ * d),
           phi_blocks_(padded_ * d),
           t_rows_(m * d),
           g_rows_(m * d),
@@ -133,18 +134,24 @@ class CompleteCoupling final : public Coupling {
         a.scale = request.scale;
         a.commit = request.commit;
         const Index lanes = a.layout.lanes;
-        // A relaxed step without duals takes x times alpha rho.
-        const double factor = kind == SweepKind::kRelax && !a.want_dual ? step.alpha * step.rho : 1.0;
-        if (kind == SweepKind::kRelax && a.single()) {
+        const bool relaxes = kind == SweepKind::kRelax;
+        const double factor = relaxes ? step.alpha * step.rho : 1.0;
+        if (relaxes && is_narrow_) {
             place(x, factor, lanes, x_rows_single_, x_blocks_single_);
             a.x_rows = x_rows_single_.data();
             a.x_blocks = x_blocks_single_.data();
-            a.r_rows = a.r_blocks = r_single_.data();
+            a.r = r_single_.data();
         } else {
             place(x, factor, lanes, x_rows_, x_blocks_);
             a.x_rows = x_rows_.data();
             a.x_blocks = x_blocks_.data();
-            a.r_rows = a.r_blocks = r_.data();
+            a.r = r_.data();
+        }
+        a.plain_r = r_.data();
+        if (relaxes && a.want_dual) {
+            place_blocks(x, 1.0, lanes, plain_blocks_);
+            a.plain_rows = x.data();
+            a.plain_blocks = plain_blocks_.data();
         }
         if (potential) {
             place_blocks(*request.phi, 1.0, lanes, phi_blocks_);
@@ -286,38 +293,20 @@ class CompleteCoupling final : public Coupling {
     bool spread_rho(const StepParameters&, double) override { return false; }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
-        // One sum a lane, or the chain of additions would set the time.
-        constexpr Index most = PairLayout::kStrip;
-        double gaps[most] = {}, aparts[most] = {}, splits[most] = {};
-        Buffer blocks(padded_ * d_);
+        Buffer blocks(padded_ * d_), copies(padded_), weights(padded_);
         place_blocks(x, 1.0, is_narrow_ ? narrow_layout_.lanes : wide_layout_.lanes, blocks);
-        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
-            double keep[most] = {};
-            for (Index k = 0; k < d_; ++k)
-                for (Index l = 0; l < lanes; ++l) keep[l] += square(y[k * lanes + l]);
-            for (Index l = 0; l < lanes; ++l) {
-                const double n = std::sqrt(keep[l]);
-                keep[l] = n > step.lam ? (1.0 - step.lam / n) / step.rho : 0.0;
-            }
-            const double* const xi = x.data() + i * d_;
-            const double* const xj = blocks.data() + j * d_;
-            const Index first = std::max<Index>(0, i + 1 - j), last = std::min(lanes, m_ - j);
-            double copies[most] = {};  // no pair: none
-            for (Index l = first; l < last; ++l)
-                copies[l] = copies_.empty() ? 1.0 : copies_[at(i)] * copies_[at(j + l)];
-            for (Index k = 0; k < d_; ++k)
-                for (Index l = first; l < last; ++l) {
-                    const double u = xi[k] - xj[k * lanes + l], theta = keep[l] * y[k * lanes + l];
-                    gaps[l] += copies[l] * (u - theta) * (u - theta);
-                    aparts[l] += copies[l] * u * u;
-                    splits[l] += copies[l] * theta * theta;
-                }
+        for (Index i = 0; i < m_; ++i) copies[i] = copies_.empty() ? 1.0 : copies_[at(i)];
+        PairResiduals sums;
+        for_each_run([&](Index i, Index j, const PairRun& run) {
+            for (Index l = j; l < j + run.size(); ++l) weights[l] = l > i ? copies[i] * copies[l] : 0.0;
+            sweeps().run_residuals(run, step, x.data() + i * d_, blocks.data() + j * d_, weights.data() + j,
+                                   sums);
         });
         double gap = 0.0, apart = 0.0, split = 0.0;
-        for (Index l = 0; l < most; ++l) {
-            gap += gaps[l];
-            apart += aparts[l];
-            split += splits[l];
+        for (Index l = 0; l < PairLayout::kStrip; ++l) {
+            gap += sums.gap[l];
+            apart += sums.apart[l];
+            split += sums.split[l];
         }
         if (absolute != nullptr) *absolute = std::sqrt(gap);
         const double scale = std::fmax(apart, split);
@@ -383,8 +372,8 @@ class CompleteCoupling final : public Coupling {
 
     Index fused_labels(double lam, Labels& labels) override {
         sets_.reset();
-        for_each_norm([&](Index i, Index j, double n) {
-            if (n <= lam) sets_.join(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+        for_each_norm(lam, [&](Index i, Index j, double) {
+            sets_.join(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
         });
         return sets_.labels(labels);
     }
@@ -401,29 +390,23 @@ class CompleteCoupling final : public Coupling {
         return out;
     }
 
-    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups) const override {
+    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups, bool exact) const override {
         Vector r(at(n_groups), 0.0);
+        std::vector<std::vector<Index>> rows(at(n_groups));
         for (Index i = 0; i < m_; ++i)
-            if (labels[at(i)] >= 0) r[at(labels[at(i)])] += r_[i];
-        auto out = std::make_unique<CompleteCoupling>(n_groups, d_, weight_, r, common_null_, false);
+            if (const std::int32_t group = labels[at(i)]; group >= 0) {
+                r[at(group)] += r_[i];
+                rows[at(group)].push_back(i);
+            }
+        auto out = std::make_unique<CompleteCoupling>(n_groups, d_, weight_, r, common_null_,
+                                                      wants_narrow_ && !exact);
         out->copies_.assign(at(n_groups), 0.0);
         for (Index i = 0; i < m_; ++i)
             if (labels[at(i)] >= 0) out->copies_[at(labels[at(i)])] += copies_.empty() ? 1.0 : copies_[at(i)];
-        const PairPlaces target(out->wide_layout_);
-        const auto add = [&](const auto* y, const PairLayout& layout) {
-            for_each_between(labels, layout, [&](Index i, Index j, Index place) {
-                const Index a = labels[at(i)], b = labels[at(j)];
-                const double mass = r[at(a)] * r[at(b)], own = r_[i] * r_[j],
-                             share = mass > 0.0 ? (a < b ? own : -own) / mass : 0.0;
-                double* const to = out->y_.data() + target(a, b);
-                for (Index k = 0; k < d_; ++k)
-                    to[k * kLanes] += share * static_cast<double>(y[place + k * layout.lanes]);
-            });
-        };
-        if (is_narrow_)
-            add(narrow_.data(), narrow_layout_);
-        else
-            add(y_.data(), wide_layout_);
+        with_state(*this, [&](const auto* y, const PairLayout& from) {
+            with_state(*out,
+                       [&](auto* z, const PairLayout& to) { add_groups(labels, r, rows, y, from, z, to); });
+        });
         return out;
     }
 
@@ -433,14 +416,24 @@ class CompleteCoupling final : public Coupling {
             is_narrow_ = kept_narrow_ = false;
         }
         if (y_.size() == 0) y_ = Buffer(wide_layout_.size());
-        const auto& other = static_cast<const CompleteCoupling&>(source);
-        const PairPlaces origin(other.wide_layout_);
-        for_each_between(labels, wide_layout_, [&](Index i, Index j, Index place) {
-            const Index a = labels[at(i)], b = labels[at(j)];
-            const double sign = a < b ? 1.0 : -1.0;
-            const double* const from = other.y_.data() + origin(a, b);
-            for (Index k = 0; k < d_; ++k) y_[place + k * kLanes] = sign * from[k * kLanes];
-        });
+        const PairPlaces target(wide_layout_);
+        std::vector<Index> members;
+        for (Index i = 0; i < m_; ++i)
+            if (labels[at(i)] >= 0) members.push_back(i);
+        with_state(static_cast<const CompleteCoupling&>(source),
+                   [&](const auto* y, const PairLayout& layout) {
+                       const PairPlaces origin(layout);
+                       for (std::size_t p = 0; p < members.size(); ++p)
+                           for (std::size_t q = p + 1; q < members.size(); ++q) {
+                               const Index a = labels[at(members[p])], b = labels[at(members[q])];
+                               if (a == b) continue;
+                               const double sign = a < b ? 1.0 : -1.0;
+                               const auto* const from = y + origin(a, b);
+                               double* const to = y_.data() + target(members[p], members[q]);
+                               for (Index k = 0; k < d_; ++k)
+                                   to[k * kLanes] = sign * static_cast<double>(from[k * layout.lanes]);
+                           }
+                   });
     }
 
     void release() override {
@@ -453,13 +446,16 @@ class CompleteCoupling final : public Coupling {
         // One block in this many, at a distance that shares no factor with the rows of a strip.
         constexpr Index every = 61;
         Index count = 0, seen = 0, place = 0;
-        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
-            if (place++ % every != 0) return;
-            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l) {
-                double squared = 0.0;
-                for (Index k = 0; k < d_; ++k) squared += square(y[k * lanes + l]);
-                ++seen;
-                if (squared <= bound * bound) ++count;
+        for_each_run([&](Index i, Index j, const PairRun& run) {
+            for (Index b = 0; b < run.n_blocks; ++b) {
+                if (place++ % every != 0) continue;
+                const Index first = j + b * run.lanes;
+                double squares[PairLayout::kStrip];
+                sweeps().run_squares(block_of(run, b), squares);
+                for (Index l = std::max(first, i + 1); l < std::min(first + run.lanes, m_); ++l) {
+                    ++seen;
+                    if (squares[l - first] <= bound * bound) ++count;
+                }
             }
         });
         return seen > 0 ? static_cast<double>(count) / static_cast<double>(seen) : 0.0;
@@ -486,58 +482,120 @@ class CompleteCoupling final : public Coupling {
   private:
     static double square(double value) { return value * value; }
 
-    // action(i, first column, block, lanes) for every block with a pair in it, by rows.
-    template <class S, class Action>
-    void for_blocks(const S* y, const PairLayout& layout, const Action& action) const {
-        for (Index i = 0; i + 1 < m_; ++i)
-            for (Index j = (i + 1) / layout.lanes * layout.lanes; j < m_; j += layout.lanes)
-                action(i, j, y + layout.offset(i, j), layout.lanes);
-    }
-    template <class Action>
-    void for_each_block(const Action& action) const {
-        if (is_narrow_)
-            for_blocks(narrow_.data(), narrow_layout_, action);
+    // action(state, layout) with the state in the type it has.
+    template <class Self, class Action>
+    static void with_state(Self& self, const Action& action) {
+        if (self.is_narrow_)
+            action(self.narrow_.data(), self.narrow_layout_);
         else
-            for_blocks(y_.data(), wide_layout_, action);
+            action(self.y_.data(), self.wide_layout_);
+    }
+    PairRun run_of(const float* y, Index n_blocks) const {
+        return {y, true, d_, n_blocks, PairLayout::kStrip};
+    }
+    PairRun run_of(const double* y, Index n_blocks) const { return {y, false, d_, n_blocks, kLanes}; }
+    static PairRun block_of(const PairRun& run, Index b) {
+        PairRun out = run;
+        const Index bytes = b * run.n_features * run.lanes * (run.narrow ? sizeof(float) : sizeof(double));
+        out.y = static_cast<const char*>(run.y) + bytes;
+        out.n_blocks = 1;
+        return out;
+    }
+    // action(first column, run) for the blocks of row i with a pair in them.
+    template <class S, class Action>
+    void for_row(Index i, const S* y, const PairLayout& layout, const Action& action) const {
+        const Index strip = i / PairLayout::kStrip, first = layout.first_block(strip), tile = layout.tile(),
+                    own = (i + 1) / layout.lanes - first, n = layout.n_blocks() - first,
+                    size = d_ * layout.lanes;
+        for (Index start = own / tile * tile; start < n; start += tile) {
+            const Index width = std::min(tile, n - start), skip = std::max<Index>(0, own - start);
+            const Index before = layout.blocks_before(strip) + layout.rows(strip) * start +
+                                 (i - strip * PairLayout::kStrip) * width;
+            action((first + start + skip) * layout.lanes, run_of(y + (before + skip) * size, width - skip));
+        }
+    }
+    // action(i, first column, run) by rows.
+    template <class Action>
+    void for_each_run(const Action& action) const {
+        with_state(*this, [&](const auto* y, const PairLayout& layout) {
+            for (Index i = 0; i + 1 < m_; ++i)
+                for_row(i, y, layout, [&](Index j, const PairRun& run) { action(i, j, run); });
+        });
+    }
+    // Adds the mean vectors, by weight, of the pairs between groups to z: first the rows of a group, then the
+    // columns.
+    template <class S, class T>
+    void add_groups(const Labels& labels, const Vector& r, const std::vector<std::vector<Index>>& rows,
+                    const S* y, const PairLayout& from, T* z, const PairLayout& to) const {
+        const Index lanes = from.lanes, size = d_ * lanes, n_groups = static_cast<Index>(rows.size());
+        const PairPlaces places(to);
+        Buffer sums(padded_ * d_), kept(size), means((n_groups + to.lanes) * d_);
+        Vector share(at(m_), 0.0);  // of a node in its group
+        for (Index i = 0; i < m_; ++i)
+            if (labels[at(i)] >= 0 && r[at(labels[at(i)])] > 0.0) share[at(i)] = r_[i] / r[at(labels[at(i)])];
+        for (Index a = 0; a < n_groups; ++a) {
+            if (rows[at(a)].empty()) continue;
+            const Index start = (rows[at(a)].front() + 1) / lanes * lanes;
+            std::fill(sums.data() + start * d_, sums.data() + padded_ * d_, 0.0);
+            for (const Index i : rows[at(a)])
+                for_row(i, y, from, [&](Index j, const PairRun& run) {
+                    double* const sum = sums.data() + j * d_;
+                    if (j > i) return sweeps().run_add(run, share[at(i)], sum);
+                    std::copy_n(sum, size, kept.data());
+                    sweeps().run_add(run, share[at(i)], sum);
+                    for (Index k = 0; k < d_; ++k)  // lanes that are no pairs
+                        std::copy_n(kept.data() + k * lanes, i + 1 - j, sum + k * lanes);
+                });
+            // Groups mostly come in the order of their nodes: a row of the target at a time.
+            std::fill(means.data() + a / to.lanes * to.lanes * d_, means.data() + means.size(), 0.0);
+            for (Index j = rows[at(a)].front() + 1; j < m_; ++j) {
+                const Index b = labels[at(j)];
+                if (b < 0 || b == a) continue;
+                const double* const sum = sums.data() + j / lanes * size + j % lanes;
+                if (b > a) {
+                    double* const mean = means.data() + b / to.lanes * to.lanes * d_ + b % to.lanes;
+                    for (Index k = 0; k < d_; ++k) mean[k * to.lanes] += share[at(j)] * sum[k * lanes];
+                } else {
+                    T* const pair = z + places(a, b);
+                    for (Index k = 0; k < d_; ++k)
+                        pair[k * to.lanes] -= static_cast<T>(share[at(j)] * sum[k * lanes]);
+                }
+            }
+            for_row(a, z, to, [&](Index j, const PairRun& run) {
+                T* const pairs = z + (static_cast<const T*>(run.y) - z);
+                for (Index k = 0; k < run.size() * d_; ++k) pairs[k] += static_cast<T>(means[j * d_ + k]);
+            });
+        }
     }
     // action(i, j, y, stride) for every pair in the order of the edges; entry k of its vector is y[k stride].
     template <class Action>
     void for_each_pair(const Action& action) const {
-        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
-            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l)
-                action(i, j + l, y + l, lanes);
+        with_state(*this, [&](const auto* y, const PairLayout& layout) {
+            for (Index i = 0; i + 1 < m_; ++i)
+                for (Index j = i + 1; j < m_; ++j)
+                    action(i, j, y + layout.offset(i, j) + j % layout.lanes, layout.lanes);
         });
     }
+    // The pairs whose vectors are no longer than `most`.
     template <class Action>
-    void for_each_norm(const Action& action) const {
-        for_each_block([&](Index i, Index j, const auto* y, Index lanes) {
-            double squared[PairLayout::kStrip] = {};
-            for (Index k = 0; k < d_; ++k)
-                for (Index l = 0; l < lanes; ++l) squared[l] += square(y[k * lanes + l]);
-            for (Index l = std::max<Index>(0, i + 1 - j); l < std::min(lanes, m_ - j); ++l)
-                // A pair of weight zero is no edge.
-                if (r_[i] > 0.0 && r_[j + l] > 0.0) action(i, j + l, std::sqrt(squared[l]));
+    void for_each_norm(double most, const Action& action) const {
+        const double bound = most * most * (1.0 + 4.0 * std::numeric_limits<double>::epsilon());
+        Buffer squares(std::max(wide_layout_.tile(), narrow_layout_.tile()) * PairLayout::kStrip);
+        for_each_run([&](Index i, Index j, const PairRun& run) {
+            if (!(r_[i] > 0.0)) return;  // a pair of weight zero is no edge
+            sweeps().run_squares(run, squares.data());
+            const Index last = std::min(j + run.size(), m_);
+            for (Index l = std::max(j, i + 1); l < last; ++l)
+                if (const double squared = squares[l - j]; squared <= bound && r_[l] > 0.0)
+                    if (const double n = std::sqrt(squared); n <= most) action(i, l, n);
         });
     }
 
     std::vector<Labels> climb(Ladder ladder, Index& middle) const {
-        for_each_norm([&](Index i, Index j, double n) {
+        for_each_norm(ladder.longest(), [&](Index i, Index j, double n) {
             ladder.add(static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), n);
         });
         return ladder.partitions(middle);
-    }
-
-    // action(i, j, place) for the pairs i < j of nodes of different groups; label -1 is no group.
-    template <class Action>
-    void for_each_between(const Labels& labels, const PairLayout& layout, const Action& action) const {
-        std::vector<Index> members;
-        for (Index i = 0; i < m_; ++i)
-            if (labels[at(i)] >= 0) members.push_back(i);
-        const PairPlaces places(layout);
-        for (std::size_t a = 0; a < members.size(); ++a)
-            for (std::size_t b = a + 1; b < members.size(); ++b)
-                if (labels[at(members[a])] != labels[at(members[b])])
-                    action(members[a], members[b], places(members[a], members[b]));
     }
 
     void make_room() {
@@ -603,7 +661,8 @@ class CompleteCoupling final : public Coupling {
     PairLayout wide_layout_, narrow_layout_;
     BufferOf<float> narrow_;
     Index padded_, room_size_ = 0;
-    Buffer r_, x_rows_, x_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_, room_, sums_;
+    Buffer r_, x_rows_, x_blocks_, plain_blocks_, phi_blocks_, t_rows_, g_rows_, t_blocks_, g_blocks_, worst_,
+        room_, sums_;
     BufferOf<float> r_single_, x_rows_single_, x_blocks_single_;
     std::vector<PairChunk> chunks_;
     Vector copies_;  // nodes of the whole graph in each, where these are groups

@@ -128,7 +128,7 @@ bool Admm::proportional() const {
 Admm::Core Admm::core_of(const Nodes& nodes) const {
     Core core;
     core.nodes = nodes;
-    core.flow = coupling_->part(places(nodes), static_cast<Index>(nodes.size()));
+    core.flow = coupling_->part(places(nodes), static_cast<Index>(nodes.size()), true);
     return core;
 }
 
@@ -226,7 +226,8 @@ bool Admm::contract(bool any, Index checks) {
     cores_ = std::move(cores);
     QuadraticLoss loss = sum_over_clusters(loss_, groups_, n_groups);
     loss.constant = loss_.constant;
-    auto inner = std::make_unique<Admm>(std::move(loss), coupling_->part(groups_, n_groups), lam_, options_);
+    auto inner =
+        std::make_unique<Admm>(std::move(loss), coupling_->part(groups_, n_groups, false), lam_, options_);
     inner->rho_ = rho_;
     inner->stretch_ = stretch_;
     inner->tightening_ = tightening_;

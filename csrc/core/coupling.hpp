@@ -118,8 +118,10 @@ class Coupling {
 
     // The graph between groups of nodes, whose weights are the groups' sums; and the way back, where every
     // edge between two groups gets their state. Complete graphs: with the mean of the state over the pairs of
-    // two groups, and groups may be left out (label -1).
-    virtual std::unique_ptr<Coupling> part(const Labels&, Index /*n_groups*/) const { return nullptr; }
+    // two groups, groups may be left out (label -1), and the part is float32 where this is, unless `exact`.
+    virtual std::unique_ptr<Coupling> part(const Labels&, Index /*n_groups*/, bool /*exact*/) const {
+        return nullptr;
+    }
     virtual void put_part(const Coupling&, const Labels&) {}
     // Frees the state: parts that cover every pair will be put back.
     virtual void release() {}

@@ -454,7 +454,7 @@ class EdgeCoupling final : public Coupling {
         return out;
     }
 
-    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups) const override {
+    std::unique_ptr<Coupling> part(const Labels& labels, Index n_groups, bool /*exact*/) const override {
         ReducedProblem joined;
         join_edges({tail_.begin(), tail_.begin() + n_edges_}, {head_.begin(), head_.begin() + n_edges_},
                    Vector(weight_.data(), weight_.data() + n_edges_), labels, joined);

@@ -175,7 +175,7 @@ bool Admm::take_settled(FinishReport& report) {
 }
 
 FinishReport Admm::finish(double share, double free) {
-    const Index m = loss_.n_nodes, d = loss_.n_features;
+    const Index m = loss_.n_nodes;
     if (aggregated()) return finish_aggregated(share);
     if (inner_) {
         const FinishReport told = inner_->finish(share);

@@ -19,6 +19,7 @@ class Ladder {
         : Ladder(n_nodes, std::vector<double>(std::begin(kMargins), std::end(kMargins))) {
         for (double& bound : bounds_) bound = lam * (1.0 + bound);
     }
+    double longest() const { return bounds_.back(); }  // what add() leaves out is longer
     void add(std::int32_t i, std::int32_t j, double norm) {
         if (norm <= bounds_[0]) {
             sets_.join(i, j);

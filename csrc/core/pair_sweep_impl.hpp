@@ -12,9 +12,8 @@ struct BlockWeights {
 };
 
 template <class P, class A>
-inline BlockWeights<P> block_weights(const PairSweep& a, Index i, Index column) {
-    const P rj = load<P>(static_cast<const A*>(a.r_blocks) + column);
-    const P ri = splat<P>(static_cast<const A*>(a.r_rows)[i]);
+inline BlockWeights<P> block_weights(const A* r, Index i, Index column) {
+    const P rj = load<P>(r + column), ri = splat<P>(r[i]);
     if (i < column) return {rj, ri};
     // A block on the diagonal: only lanes beyond it are pairs.
     const P lane = count_from<P>(A(0)), own = splat<P>(static_cast<A>(i - column));
@@ -25,7 +24,7 @@ inline BlockWeights<P> block_weights(const PairSweep& a, Index i, Index column) 
 // proportional to y.
 template <class P>
 struct RelaxFactors {
-    P radius, before, c0, c1, pull, loosen;
+    P radius, before, c0, c1;
     bool moves;
     explicit RelaxFactors(const StepParameters& step, Index d) : moves(step.lam_old > 0.0) {
         const double a = step.alpha, stretch = step.stretch, old = moves ? step.lam_old : step.lam;
@@ -34,14 +33,11 @@ struct RelaxFactors {
         c0 = splat<P>((1.0 - a) * stretch);
         c1 = splat<P>(moves ? (1.0 - a) * (step.lam / old - 1.0) + a * step.lam / old
                             : (1.0 - a) * (1.0 - stretch) + a);
-        pull = splat<P>(a * step.rho);
-        loosen = splat<P>(1.0 / step.rho);
     }
-    // Only a sweep with duals moves.
-    template <bool dual>
+    template <bool may_move>
     P keep(const P& squared) const {
-        const P s = shrink_factor(squared, dual ? before : radius), line = fma(s, c1, c0);
-        if constexpr (!dual) return line;
+        const P s = shrink_factor(squared, may_move ? before : radius), line = fma(s, c1, c0);
+        if constexpr (!may_move) return line;
         return where_above(splat<P>(1.0), s, line, splat<P>(1.0));  // inside the ball y stays
     }
 };
@@ -49,8 +45,11 @@ struct RelaxFactors {
 // What a check asks of the pairs beside the duals. `whole`: every lane is a pair.
 template <class P>
 struct PairTold {
-    P lengths = zero<P>(), residual = zero<P>(), nearest = splat<P>(kFar), tightest = zero<P>();
     static constexpr double kFar = 1e300;
+    P lengths = zero<P>(), residual = zero<P>(), nearest = splat<P>(kFar), tightest = zero<P>();
+    P radius, loosen;
+    PairTold(const StepParameters& step, Index d)
+        : radius(splat<P>(step.lam * (1.0 - ball_shrink(d)))), loosen(splat<P>(1.0 / step.rho)) {}
     // With u = x_i - x_j: s = min(1, lam / ||y||), apart = ||u||^2, missing = ||u - (1 - s) y / rho||^2.
     void add(const BlockWeights<P>& w, bool whole, const P& s, const P& apart, const P& missing) {
         lengths = fma(w.of_columns, root(apart), lengths);
@@ -84,11 +83,11 @@ inline void fetch(const S* y) {
 
 // K neighbouring blocks of one row at a time, for a number of features known at compile time: y stays in
 // registers, and while the roots of one block are on their way the others go on.
-template <int D, int K, bool dual, class S, class P, class A>
+template <int D, int K, bool may_move, class S, class P, class A>
 inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f, const BlockWeights<P>* w,
-                        A* row_t, A* column_t, A* row_g, A* column_g, PairTold<P>& told, bool whole) {
+                        A* row_t, A* column_t) {
     constexpr int L = P::kParts * P::kWidth, block = D * L;
-    P v[K][D], factor[K], apart[K], cross[K], squared[K];
+    P v[K][D], factor[K];
     FUSIONOPT_UNROLL
     for (int b = 0; b < K; ++b) {
         P sums[2];
@@ -100,7 +99,7 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         factor[b] = D > 1 ? sums[0] + sums[1] : sums[0];
     }
     FUSIONOPT_UNROLL
-    for (int b = 0; b < K; ++b) factor[b] = f.template keep<dual>(factor[b]);
+    for (int b = 0; b < K; ++b) factor[b] = f.template keep<may_move>(factor[b]);
     P sums[K][2];
     FUSIONOPT_UNROLL
     for (int k = 0; k < D; ++k) {
@@ -108,25 +107,16 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         FUSIONOPT_UNROLL
         for (int b = 0; b < K; ++b) {
             S* const place = y + b * block + k * L;
-            const P u = own - load<P>(xj + b * block + k * L);
-            if constexpr (dual) {
-                apart[b] = k == 0 ? u * u : fma(u, u, apart[b]);
-                v[b][k] = fma(factor[b], v[b][k], f.pull * u);
-            } else {
-                v[b][k] = fma(factor[b], v[b][k], u);  // x comes times alpha rho
-            }
+            v[b][k] = fma(factor[b], v[b][k], own - load<P>(xj + b * block + k * L));
             store(place, v[b][k]);
             fetch(place);
-            if constexpr (sizeof(S) != sizeof(A)) v[b][k] = load<P>(place);  // as it is stored
-            if constexpr (dual) cross[b] = k == 0 ? u * v[b][k] : fma(u, v[b][k], cross[b]);
             sums[b][k % 2] = k < 2 ? v[b][k] * v[b][k] : fma(v[b][k], v[b][k], sums[b][k % 2]);
         }
     }
     P to_row[K], to_column[K];
     FUSIONOPT_UNROLL
     for (int b = 0; b < K; ++b) {
-        squared[b] = D > 1 ? sums[b][0] + sums[b][1] : sums[b][0];
-        factor[b] = shrink_factor(squared[b], f.radius);
+        factor[b] = shrink_factor(D > 1 ? sums[b][0] + sums[b][1] : sums[b][0], f.radius);
         const P to_t = fnma(splat<P>(2.0), factor[b], splat<P>(1.0));
         to_row[b] = to_t * w[b].of_columns;
         to_column[b] = to_t * w[b].of_row;
@@ -142,35 +132,14 @@ inline void relax_small(S* y, const A* xi, const A* xj, const RelaxFactors<P>& f
         }
         store(row_t + k * L, total);
     }
-    if constexpr (dual) {
-        FUSIONOPT_UNROLL
-        for (int b = 0; b < K; ++b) {
-            to_row[b] = factor[b] * w[b].of_columns;
-            to_column[b] = factor[b] * w[b].of_row;
-            told.add(w[b], whole, factor[b], apart[b],
-                     missing_of(factor[b], f.loosen, apart[b], cross[b], squared[b]));
-        }
-        FUSIONOPT_UNROLL
-        for (int k = 0; k < D; ++k) {
-            P total = load<P>(row_g + k * L);
-            FUSIONOPT_UNROLL
-            for (int b = 0; b < K; ++b) {
-                total = fma(to_row[b], v[b][k], total);
-                A* const place = column_g + b * block + k * L;
-                store(place, fnma(to_column[b], v[b][k], load<P>(place)));
-            }
-            store(row_g + k * L, total);
-        }
-    }
 }
 
 // One block with any number of features: y is read from the nearest cache again.
-template <bool dual, class S, class P, class A>
+template <bool may_move, class S, class P, class A>
 inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFactors<P>& f,
-                        const BlockWeights<P>& w, A* row_t, A* column_t, A* row_g, A* column_g,
-                        PairTold<P>& told, bool whole) {
+                        const BlockWeights<P>& w, A* row_t, A* column_t) {
     constexpr Index L = P::kParts * P::kWidth;
-    P even = zero<P>(), odd = zero<P>(), apart = zero<P>(), cross = zero<P>();
+    P even = zero<P>(), odd = zero<P>();
     const auto measure = [&](Index k, P& total) {
         const P v = load<P>(y + k * L);
         total = fma(v, v, total);
@@ -181,15 +150,11 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
         measure(k + 1, odd);
     }
     if (k < d) measure(k, even);
-    const P keep = f.template keep<dual>(even + odd);
+    const P keep = f.template keep<may_move>(even + odd);
     even = odd = zero<P>();
     const auto move = [&](Index k, P& total) {
-        const P u = splat<P>(xi[k]) - load<P>(xj + k * L);
-        P v = fma(keep, load<P>(y + k * L), dual ? f.pull * u : u);
-        if constexpr (dual) apart = fma(u, u, apart);
+        const P v = fma(keep, load<P>(y + k * L), splat<P>(xi[k]) - load<P>(xj + k * L));
         store(y + k * L, v);
-        if constexpr (sizeof(S) != sizeof(A)) v = load<P>(y + k * L);
-        if constexpr (dual) cross = fma(u, v, cross);
         total = fma(v, v, total);
     };
     for (k = 0; k + 2 <= d; k += 2) {
@@ -199,7 +164,6 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
     if (k < d) move(k, even);
     const P s = shrink_factor(even + odd, f.radius), to_t = fnma(splat<P>(2.0), s, splat<P>(1.0));
     const P to_row = to_t * w.of_columns, to_column = to_t * w.of_row;
-    const P to_row_g = s * w.of_columns, to_column_g = s * w.of_row;
     for (k = 0; k < d; ++k) {
         const P v = load<P>(y + k * L);
         fetch(y + k * L);
@@ -207,12 +171,32 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
         const P column = fnma(to_column, v, load<P>(column_t + k * L));
         store(row_t + k * L, row);
         store(column_t + k * L, column);
-        if constexpr (dual) {
-            store(row_g + k * L, fma(to_row_g, v, load<P>(row_g + k * L)));
-            store(column_g + k * L, fnma(to_column_g, v, load<P>(column_g + k * L)));
-        }
     }
-    if constexpr (dual) told.add(w, whole, s, apart, missing_of(s, f.loosen, apart, cross, even + odd));
+}
+
+// The duals of one block and what else a check asks, of the state as it is stored; in float64.
+template <int D, class S, class P>
+inline void check_block(Index features, const S* y, const double* xi, const double* xj,
+                        const BlockWeights<P>& w, double* row_g, double* column_g, PairTold<P>& told,
+                        bool whole) {
+    constexpr Index L = P::kParts * P::kWidth;
+    const Index d = D > 0 ? D : features;
+    P squared = zero<P>(), apart = zero<P>(), cross = zero<P>();
+    FUSIONOPT_UNROLL
+    for (Index k = 0; k < d; ++k) {
+        const P v = load<P>(y + k * L), u = splat<P>(xi[k]) - load<P>(xj + k * L);
+        squared = fma(v, v, squared);
+        apart = fma(u, u, apart);
+        cross = fma(u, v, cross);
+    }
+    const P s = shrink_factor(squared, told.radius), to_row = s * w.of_columns, to_column = s * w.of_row;
+    FUSIONOPT_UNROLL
+    for (Index k = 0; k < d; ++k) {
+        const P v = load<P>(y + k * L);
+        store(row_g + k * L, fma(to_row, v, load<P>(row_g + k * L)));
+        store(column_g + k * L, fnma(to_column, v, load<P>(column_g + k * L)));
+    }
+    told.add(w, whole, s, apart, missing_of(s, told.loosen, apart, cross, squared));
 }
 
 // What the rarer kinds do to a block; float64 arithmetic.
@@ -285,21 +269,23 @@ inline void other_block(const PairSweep& a, const StepParameters& step, S* y, In
     if constexpr (dual) told.add(w, false, s, apart, missing);
 }
 
-// S: what the state is stored in, A: what is computed in, D: number of features where that is known.
+// S: what the state is stored in, A: what is computed in (checks apart), D: number of features where that is
+// known.
 template <class S, class A, int D, SweepKind kind, bool dual>
 void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     constexpr Index L = 64 / static_cast<Index>(sizeof(S));
     typedef Pack<A, static_cast<int>(L)> P;
+    typedef Pack<double, static_cast<int>(L)> Q;
     // Sums of columns in float32 go to float64 after the rows of each strip.
     constexpr bool flush = sizeof(A) == sizeof(float);
     const PairLayout& at = a.layout;
     const Index d = D > 0 ? D : at.n_features, block = d * L, n_blocks = at.n_blocks(), tile = at.tile();
     const RelaxFactors<P> factors(step, d);
-    const A* const x_rows = static_cast<const A*>(a.x_rows);
+    const A *const x_rows = static_cast<const A*>(a.x_rows), *const r = static_cast<const A*>(a.r);
     const A* const x_blocks = static_cast<const A*>(a.x_blocks);
-    A* const rows_t = reinterpret_cast<A*>(c.scratch);
-    A* const rows_g = rows_t + PairLayout::kStrip * block;
-    A* const tile_t = rows_g + PairLayout::kStrip * block;
+    double* const rows_g = c.scratch;
+    A* const rows_t = reinterpret_cast<A*>(rows_g + PairLayout::kStrip * block);
+    A* const tile_t = rows_t + PairLayout::kStrip * block;
     const Index from = at.first_block(c.first_strip) * block, to = n_blocks * block;
     for (Index k = from; k < to; ++k) c.t_blocks[k] = 0.0;
     if constexpr (dual)
@@ -307,53 +293,57 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     if constexpr (kind == SweepKind::kManifold)
         for (Index k = 0; k < n_blocks * L; ++k) c.worst[k] = 0.0;
     double penalty = 0.0, largest = 0.0;
-    PairTold<P> told;
+    PairTold<Q> told(step, d);
     S* y = static_cast<S*>(a.y) + at.blocks_before(c.first_strip) * block;
     for (Index strip = c.first_strip; strip < c.last_strip; ++strip) {
         const Index top = strip * PairLayout::kStrip, n_rows = at.rows(strip);
         for (Index k = 0; k < n_rows * block; ++k) rows_t[k] = A(0);
         if constexpr (dual)
-            for (Index k = 0; k < n_rows * block; ++k) rows_g[k] = A(0);
-        P row_penalty[PairLayout::kStrip];
+            for (Index k = 0; k < n_rows * block; ++k) rows_g[k] = 0.0;
+        Q row_penalty[PairLayout::kStrip];
         if constexpr (dual)
-            for (Index row = 0; row < n_rows; ++row) row_penalty[row] = zero<P>();
+            for (Index row = 0; row < n_rows; ++row) row_penalty[row] = zero<Q>();
         for (Index start = at.first_block(strip); start < n_blocks; start += tile) {
             const Index width = n_blocks - start < tile ? n_blocks - start : tile;
-            A *columns_t, *columns_g = nullptr;
+            A* columns_t;
             if constexpr (flush) {
                 columns_t = tile_t;
                 for (Index k = 0; k < width * block; ++k) columns_t[k] = A(0);
             } else {
                 columns_t = c.t_blocks + start * block;
-                if constexpr (dual) columns_g = c.g_blocks + start * block;
             }
+            double* const columns_g = dual ? c.g_blocks + start * block : nullptr;
             for (Index row = 0; row < n_rows; ++row) {
                 const Index i = top + row;
-                const A* const xi = x_rows + i * d;
+                A* const row_t = rows_t + row * block;
+                double* const row_g = rows_g + row * block;
                 if constexpr (dual) told.lengths = row_penalty[row];
                 if constexpr (kind == SweepKind::kRelax) {
                     // How many blocks' values fit the registers.
 #if FUSIONOPT_REGISTER >= 64
-                    constexpr int K = D == 0 || D > 12 ? 1 : D > 4 ? (dual ? 1 : 2) : (dual ? 2 : 4);
+                    constexpr int K = D == 0 || D > 12 ? 1 : D > 4 ? 2 : 4;
 #else
                     constexpr int K = D == 0 || D > 2 ? 1 : 2;
 #endif
-                    A *const row_t = rows_t + row * block, *const row_g = rows_g + row * block;
                     const auto go = [&](Index b, auto many) {
                         constexpr int n = decltype(many)::value;
-                        BlockWeights<P> w[n];
-                        for (int l = 0; l < n; ++l) w[l] = block_weights<P, A>(a, i, (start + b + l) * L);
-                        const A* const xj = x_blocks + (start + b) * block;
-                        A* const column_t = columns_t + b * block;
-                        A* const column_g = dual ? columns_g + b * block : nullptr;
                         const Index column = (start + b) * L;
-                        const bool whole = i < column && column + n * L <= at.n_nodes;
+                        BlockWeights<P> w[n];
+                        for (int l = 0; l < n; ++l) w[l] = block_weights<P>(r, i, column + l * L);
+                        const A *const xi = x_rows + i * d, *const xj = x_blocks + column * d;
+                        A* const column_t = columns_t + b * block;
                         if constexpr (D > 0)
-                            relax_small<D, n, dual>(y, xi, xj, factors, w, row_t, column_t, row_g, column_g,
-                                                    told, whole);
+                            relax_small<D, n, dual>(y, xi, xj, factors, w, row_t, column_t);
                         else
-                            relax_large<dual>(d, y, xi, xj, factors, w[0], row_t, column_t, row_g, column_g,
-                                              told, whole);
+                            relax_large<dual>(d, y, xi, xj, factors, w[0], row_t, column_t);
+                        if constexpr (dual)
+                            for (Index l = 0; l < n; ++l) {
+                                const Index own = column + l * L;
+                                const bool whole = i < own && own + L <= at.n_nodes;
+                                check_block<D>(d, y + l * block, a.plain_rows + i * d,
+                                               a.plain_blocks + own * d, block_weights<Q>(a.plain_r, i, own),
+                                               row_g, columns_g + (b + l) * block, told, whole);
+                            }
                         y += n * block;
                     };
                     Index b = 0;
@@ -363,10 +353,9 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
                     for (Index b = 0; b < width; ++b, y += block) {
                         const Index column = (start + b) * L;
                         P before = zero<P>();
-                        other_block<kind, dual>(a, step, y, i, column, block_weights<P, A>(a, i, column),
-                                                rows_t + row * block, columns_t + b * block,
-                                                rows_g + row * block, dual ? columns_g + b * block : nullptr,
-                                                told, before);
+                        other_block<kind, dual>(a, step, y, i, column, block_weights<P>(r, i, column), row_t,
+                                                columns_t + b * block, row_g,
+                                                dual ? columns_g + b * block : nullptr, told, before);
                         const double most = maximum(before);
                         largest = most > largest ? most : largest;
                         if constexpr (kind == SweepKind::kManifold) {
@@ -386,16 +375,15 @@ void pair_chunk(const PairSweep& a, const StepParameters& step, PairChunk& c) {
             const Index i = top + row;
             for (Index k = 0; k < d; ++k) {
                 c.t_rows[i * d + k] = sum(load<P>(rows_t + row * block + k * L));
-                if constexpr (dual) c.g_rows[i * d + k] = sum(load<P>(rows_g + row * block + k * L));
+                if constexpr (dual) c.g_rows[i * d + k] = sum(load<Q>(rows_g + row * block + k * L));
             }
-            if constexpr (dual)
-                penalty += static_cast<double>(static_cast<const A*>(a.r_rows)[i]) * sum(row_penalty[row]);
+            if constexpr (dual) penalty += a.plain_r[i] * sum(row_penalty[row]);
         }
     }
     c.penalty = penalty;
     c.largest = largest;
     c.residual = sum(told.residual);
-    c.nearest = -maximum(zero<P>() - told.nearest);
+    c.nearest = -maximum(zero<Q>() - told.nearest);
     c.tightest = maximum(told.tightest);
 }
 
@@ -416,7 +404,7 @@ void other_pairs(const PairSweep& a, const StepParameters& step, SweepKind kind,
 template <class S, int D>
 void relax_pairs(const PairSweep& a, const StepParameters& step, PairChunk& c) {
     if (a.want_dual)
-        pair_chunk<S, double, D, SweepKind::kRelax, true>(a, step, c);
+        pair_chunk<S, S, D, SweepKind::kRelax, true>(a, step, c);
     else
         pair_chunk<S, S, D, SweepKind::kRelax, false>(a, step, c);
 }

@@ -69,26 +69,26 @@ struct PairLayout {
     }
 };
 
-// Complete graph with weights w_ij = W r_i r_j. The state is float64, or float32 (`narrow`). What enters a
-// certificate is computed in float64 from the state as it is stored; only a relaxed step without duals on a
-// narrow state computes in float32, and then x and r are to be float32 too. Node arrays come in rows
+// Complete graph with weights w_ij = W r_i r_j. The state is float64, or float32 (`narrow`). A relaxed step
+// computes in the type of the state, and x and r are to be of that type too; everything else, and all that
+// enters a certificate, is float64, from the state as it is stored. Node arrays come in rows
 // [n_nodes][n_features] and in blocks [n_blocks][n_features][lanes] with zero padding.
 struct PairSweep {
     PairLayout layout;
     void* y = nullptr;
     bool narrow = false;
     bool want_dual = false;
-    const void* x_rows = nullptr;    // times alpha rho for a relaxed step without duals
-    const void* x_blocks = nullptr;  // the same
-    const void* r_rows = nullptr;    // [n_nodes]
-    const void* r_blocks = nullptr;  // [n_blocks][lanes]
+    const void* x_rows = nullptr;        // times alpha rho for a relaxed step
+    const void* x_blocks = nullptr;      // the same
+    const void* r = nullptr;             // [n_blocks][lanes]
+    const double* plain_rows = nullptr;  // x and r as they are, for the duals of a relaxed step
+    const double* plain_blocks = nullptr;
+    const double* plain_r = nullptr;
     const double* phi_rows = nullptr;
     const double* phi_blocks = nullptr;  // kManifold and kProject
     double lam_old = 0.0;                // kMove only
     double scale = 1.0;                  // kProject only
     bool commit = true;                  // kProject only
-
-    bool single() const { return narrow && !want_dual; }
 };
 
 // One chunk of strips of a PairSweep. Sums of r_j (y - 2P) over the other nodes of a pair, without W r_i:
@@ -116,6 +116,23 @@ struct PairChunk {
 inline Index pair_scratch(const PairLayout& layout) {
     return 2 * (PairLayout::kStrip + layout.tile()) * layout.n_features * layout.lanes;
 }
+
+// Neighbouring blocks of one row of a state.
+struct PairRun {
+    const void* y = nullptr;
+    bool narrow = false;
+    Index n_features = 0;
+    Index n_blocks = 0;
+    Index lanes = kLanes;
+    Index size() const { return n_blocks * lanes; }
+};
+
+// Over pairs of some weight, with u = x_i - x_j and theta = (y - P) / rho; in lanes.
+struct PairResiduals {
+    double gap[PairLayout::kStrip] = {};    // ||u - theta||^2
+    double apart[PairLayout::kStrip] = {};  // ||u||^2
+    double split[PairLayout::kStrip] = {};  // ||theta||^2
+};
 
 // Edge list; blocks of kLanes edges [n_features][kLanes]; padded edges join node 0 to itself with weight 0.
 // One call takes the edges first .. last - 1 (multiples of kLanes; the last may be n_edges).
@@ -172,6 +189,10 @@ struct SweepTable {
     const char* name;
     void (*pairs)(const PairSweep&, const StepParameters&, SweepKind, PairChunk&);
     void (*edges)(EdgeSweep&, const StepParameters&, SweepKind);
+    void (*run_squares)(const PairRun&, double* out);             // ||y||^2 of every pair
+    void (*run_add)(const PairRun&, double share, double* sums);  // sums += share y, in blocks
+    void (*run_residuals)(const PairRun&, const StepParameters&, const double* xi, const double* x_blocks,
+                          const double* weights, PairResiduals&);
     void (*centre_gradient)(CentreSweep&);  // d/dx_k of the sum, per r_k: the caller multiplies by r_k
     void (*centre_product)(CentreSweep&);   // its Hessian times p, per r_k
 };

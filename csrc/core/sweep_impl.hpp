@@ -28,6 +28,7 @@ void with_features(Index d, const Action& action) {
 
 // After the lanes.
 #include "core/edge_sweep_impl.hpp"
+#include "core/pair_run_impl.hpp"
 #include "core/pair_sweep_impl.hpp"
 
 typedef double Lanes
@@ -152,7 +153,8 @@ void centre_product(CentreSweep& a) {
 }  // namespace
 
 const SweepTable& table() {
-    static const SweepTable instance{FUSIONOPT_ISA_NAME, pairs, edges, centre_gradient, centre_product};
+    static const SweepTable instance{FUSIONOPT_ISA_NAME, pairs,           edges,         run_squares, run_add,
+                                     run_residuals,      centre_gradient, centre_product};
     return instance;
 }
 

@@ -216,6 +216,124 @@ TEST(sweeps_of_an_edge_list_follow_the_formula) {
         }
 }
 
+// w y of every pair, or edge: the duals where the ball is far too large to matter.
+Vector flows_of(const Coupling& coupling, Index d) {
+    Vector out(at(coupling.n_edges() * d));
+    coupling.duals(1e9, out.data());
+    return out;
+}
+
+// The flow between two groups is the sum of the flows between their nodes, and comes back in proportion to
+// the weights; the primal residual is that of the nodes in both. The groups' nodes lie anywhere, and some
+// nodes are in none.
+TEST(parts_of_the_complete_graph_carry_the_flows_between_their_groups) {
+    for (const bool narrow : {false, true})
+        for (const Index d : {1, 2, 5, 20})
+            for (const Index n_groups : {2, 5, 30}) {
+                const Index m = 53;
+                const double tolerance = narrow ? 1e-6 : 1e-14;
+                const Vector r = uniform(at(m), 0.5, 2.0, 1);
+                const auto coupling = make_complete_coupling(m, d, 0.8, r, Vector(at(d * d), 0.0), narrow);
+                Coupling::SweepRequest request;
+                request.step.lam = 0.7;
+                Vector s(at(m * d));
+                for (unsigned round = 0; round < 3; ++round)
+                    coupling->sweep(request, normal(at(m * d), round), s, nullptr);
+                const Vector pick = uniform(at(m), 0.0, static_cast<double>(n_groups), 5);
+                for (const bool all : {true, false}) {
+                    Labels labels(at(m));
+                    Vector mass(at(n_groups), 0.0);
+                    for (Index i = 0; i < m; ++i) {
+                        labels[at(i)] = i < n_groups ? static_cast<std::int32_t>(i)
+                                                     : static_cast<std::int32_t>(pick[at(i)]);
+                        if (!all && i >= n_groups && i % 4 == 0) labels[at(i)] = -1;
+                        if (labels[at(i)] >= 0) mass[at(labels[at(i)])] += r[at(i)];
+                    }
+                    const Edges pairs = all_pairs(m, 0.8, r);
+                    const Vector flows = flows_of(*coupling, d);
+                    Vector wanted(at(n_groups * n_groups * d), 0.0);
+                    for (std::size_t e = 0; e < pairs.size(); ++e) {
+                        const Index a = labels[at(pairs.tail[e])], b = labels[at(pairs.head[e])];
+                        if (a < 0 || b < 0) continue;
+                        for (Index k = 0; k < d; ++k) {
+                            wanted[at((a * n_groups + b) * d + k)] += flows[e * at(d) + at(k)];
+                            wanted[at((b * n_groups + a) * d + k)] -= flows[e * at(d) + at(k)];
+                        }
+                    }
+                    const double scale = 1.0 + largest(wanted);
+                    for (const bool exact : {true, false}) {
+                        const auto part = coupling->part(labels, n_groups, exact);
+                        const Vector between = flows_of(*part, d);
+                        std::size_t e = 0;
+                        for (Index a = 0; a < n_groups; ++a)
+                            for (Index b = a + 1; b < n_groups; ++b, ++e)
+                                for (Index k = 0; k < d; ++k)
+                                    CHECK_NEAR(between[e * at(d) + at(k)] / scale,
+                                               wanted[at((a * n_groups + b) * d + k)] / scale, tolerance);
+                        // The same nodes with the group's state everywhere.
+                        const auto back =
+                            make_complete_coupling(m, d, 0.8, r, Vector(at(d * d), 0.0), narrow);
+                        back->put_part(*part, labels);
+                        const Vector spread = flows_of(*back, d);
+                        for (e = 0; e < pairs.size(); ++e) {
+                            const Index a = labels[at(pairs.tail[e])], b = labels[at(pairs.head[e])];
+                            if (a < 0 || b < 0 || a == b) continue;
+                            const double share =
+                                r[at(pairs.tail[e])] * r[at(pairs.head[e])] / (mass[at(a)] * mass[at(b)]);
+                            for (Index k = 0; k < d; ++k)
+                                CHECK_NEAR(spread[e * at(d) + at(k)] / scale,
+                                           share * wanted[at((a * n_groups + b) * d + k)] / scale, tolerance);
+                        }
+                        if (!all) continue;
+                        const Vector centres = normal(at(n_groups * d), 8);
+                        Vector x(at(m * d));
+                        for (Index i = 0; i < m; ++i)
+                            for (Index k = 0; k < d; ++k)
+                                x[at(i * d + k)] = centres[at(labels[at(i)] * d + k)];
+                        double own = 0.0, theirs = 0.0;
+                        const double mine = back->primal_residual(request.step, x, &own),
+                                     groups = part->primal_residual(request.step, centres, &theirs);
+                        CHECK_NEAR(own / theirs, 1.0, 10.0 * tolerance);
+                        CHECK_NEAR(mine / groups, 1.0, 10.0 * tolerance);
+                    }
+                }
+            }
+}
+
+// sqrt(sum ||x_i - x_j - (y - P) / rho||^2), and relative to the larger of its two parts.
+TEST(primal_residual_of_the_complete_graph_follows_the_formula) {
+    for (const bool narrow : {false, true})
+        for (const Index d : {1, 2, 10, 13}) {
+            const Index m = 40;
+            const Vector r = uniform(at(m), 0.5, 2.0, 1), x = normal(at(m * d), 9);
+            const auto coupling = make_complete_coupling(m, d, 0.8, r, Vector(at(d * d), 0.0), narrow);
+            Coupling::SweepRequest request;
+            request.step.lam = 0.7;
+            request.step.rho = 0.4;
+            Vector s(at(m * d));
+            for (unsigned round = 0; round < 3; ++round)
+                coupling->sweep(request, normal(at(m * d), round), s, nullptr);
+            Plain plain(m, d, all_pairs(m, 0.8, r));
+            plain.y = flows_of(*coupling, d);
+            double gap = 0.0, apart = 0.0, split = 0.0;
+            for (std::size_t e = 0; e < plain.edges.size(); ++e) {
+                for (Index k = 0; k < d; ++k) plain.y[e * at(d) + at(k)] /= plain.edges.weight[e];
+                const double loose = (1.0 - plain.factor(e, request.step.lam)) / request.step.rho;
+                for (Index k = 0; k < d; ++k) {
+                    const double u = x[at(plain.edges.tail[e] * d + k)] - x[at(plain.edges.head[e] * d + k)];
+                    const double theta = loose * plain.y[e * at(d) + at(k)];
+                    gap += (u - theta) * (u - theta);
+                    apart += u * u;
+                    split += theta * theta;
+                }
+            }
+            double absolute = 0.0;
+            const double relative = coupling->primal_residual(request.step, x, &absolute);
+            CHECK_NEAR(absolute / std::sqrt(gap), 1.0, 1e-12);
+            CHECK_NEAR(relative / std::sqrt(gap / std::fmax(apart, split)), 1.0, 1e-12);
+        }
+}
+
 TEST(an_edge_list_may_be_empty) {
     const auto coupling = listed(3, 2, Edges{});
     Vector s(6, 1.0), g(6, 1.0);
