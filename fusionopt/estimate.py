@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 STORAGE_FREE_FROM = 4000
 """Nodes of a complete graph from which passes that store no pair are faster than the stored sweep."""
+_NEAREST = 2.0**20
+"""Bytes of pair duals that the nearest caches hold."""
 _SPREAD = 1e6
 """Widest ratio of node weights that the storage-free method takes."""
 
@@ -79,6 +81,21 @@ def pairs_need_no_storage(problem: FusionProblem) -> bool:
     curvature = loss.hessians()
     weights = [curvature] if graph.node_weights is None else [curvature, graph.node_weights]
     return curvature.ndim == 1 and all(w.min() > 0 and w.max() <= _SPREAD * w.min() for w in weights)
+
+
+def default_dtype(problem: FusionProblem) -> str:
+    """Type of the dual state where no settings are given.
+
+    Sweeps of stored pairs wait for memory, and in float32 a state is half as large; the certificate is float64 from
+    either. Small states, other losses and other graphs gain nothing.
+    """
+    narrow = (
+        problem.graph.is_complete
+        and isinstance(problem.penalty, L2Norm)
+        and isinstance(problem.loss, SquaredDistance)
+        and pair_bytes(problem.n_nodes, problem.n_features, "float64") > _NEAREST
+    )
+    return "float32" if narrow else Settings.dtype
 
 
 def chooses_storage_free(problem: FusionProblem, settings: Settings) -> bool:

@@ -30,7 +30,8 @@ class Settings:
         Threads; the answer has the same bits for any number of them. Small problems use one.
     dtype : "float64" | "float32"
         Type of the dual state between two checks, where a method has both forms; float32 halves its memory. Whatever
-        a certificate is made of is float64.
+        a certificate is made of is float64. Without settings `solve` takes float32 for `SquaredDistance` with the l2
+        penalty on a complete graph, unless that is small.
     random_state : int >= 0, or None
         Seed of the parts that draw random numbers; this method draws none.
     verbose : bool

@@ -20,6 +20,8 @@ constexpr double kRhoRange = 1e5;  // rho stays within this factor of its start
 constexpr Index kEarlyChecks = 3;
 // on edge lists the first one comes earlier after lams that were met with this much to spare.
 constexpr double kEasy = 0.01;
+// A relative gap sharper than what was asked for and than this is sought in float64.
+constexpr double kFine = 1e-9;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -81,7 +83,8 @@ bool Admm::run(Index iterations) {
     unproject();
     moved_from_ = moved;
     known_ = false;
-    coupling_->settle(lam_);
+    // Next to the lam of a merger the partition hangs on digits that float32 does not have.
+    coupling_->settle(lam_, tightening_ < 1.0 && tightening_ * options_.eps_rel < kFine);
     for (Index k = 0; k < iterations; ++k) {
         const bool first = warm_ && since_start_ + 1 == opening_ && !coupling_->complete(),
                    early = warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks &&

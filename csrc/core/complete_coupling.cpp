@@ -189,10 +189,10 @@ class CompleteCoupling final : public Coupling {
         return out;
     }
 
-    void settle(double lam) override {
+    void settle(double lam, bool fine) override {
         if (!wants_narrow_) return;
         // Squares of the state must stay far inside float32.
-        const bool fits = lam > kNarrowRange && lam < 1.0 / kNarrowRange;
+        const bool fits = !fine && lam > kNarrowRange && lam < 1.0 / kNarrowRange;
         if (fits != is_narrow_) {
             if (is_narrow_)
                 widen();
@@ -535,31 +535,43 @@ class CompleteCoupling final : public Coupling {
             if (labels[at(i)] >= 0 && r[at(labels[at(i)])] > 0.0) share[at(i)] = r_[i] / r[at(labels[at(i)])];
         for (Index a = 0; a < n_groups; ++a) {
             if (rows[at(a)].empty()) continue;
-            const Index start = (rows[at(a)].front() + 1) / lanes * lanes;
-            std::fill(sums.data() + start * d_, sums.data() + padded_ * d_, 0.0);
-            for (const Index i : rows[at(a)])
-                for_row(i, y, from, [&](Index j, const PairRun& run) {
-                    double* const sum = sums.data() + j * d_;
-                    if (j > i) return sweeps().run_add(run, share[at(i)], sum);
-                    std::copy_n(sum, size, kept.data());
-                    sweeps().run_add(run, share[at(i)], sum);
-                    for (Index k = 0; k < d_; ++k)  // lanes that are no pairs
-                        std::copy_n(kept.data() + k * lanes, i + 1 - j, sum + k * lanes);
-                });
             // Groups mostly come in the order of their nodes: a row of the target at a time.
             std::fill(means.data() + a / to.lanes * to.lanes * d_, means.data() + means.size(), 0.0);
-            for (Index j = rows[at(a)].front() + 1; j < m_; ++j) {
+            const auto spread = [&](Index j, const auto* vector) {
                 const Index b = labels[at(j)];
-                if (b < 0 || b == a) continue;
-                const double* const sum = sums.data() + j / lanes * size + j % lanes;
+                if (b < 0 || b == a) return;
                 if (b > a) {
                     double* const mean = means.data() + b / to.lanes * to.lanes * d_ + b % to.lanes;
-                    for (Index k = 0; k < d_; ++k) mean[k * to.lanes] += share[at(j)] * sum[k * lanes];
+                    for (Index k = 0; k < d_; ++k)
+                        mean[k * to.lanes] += share[at(j)] * static_cast<double>(vector[k * lanes]);
                 } else {
                     T* const pair = z + places(a, b);
                     for (Index k = 0; k < d_; ++k)
-                        pair[k * to.lanes] -= static_cast<T>(share[at(j)] * sum[k * lanes]);
+                        pair[k * to.lanes] -=
+                            static_cast<T>(share[at(j)] * static_cast<double>(vector[k * lanes]));
                 }
+            };
+            if (rows[at(a)].size() == 1) {
+                const Index i = rows[at(a)].front();
+                for_row(i, y, from, [&](Index first, const PairRun& run) {
+                    const Index last = std::min(first + run.size(), m_);
+                    for (Index j = std::max(first, i + 1); j < last; ++j)
+                        spread(j, static_cast<const S*>(run.y) + (j - first) / lanes * size + j % lanes);
+                });
+            } else {
+                const Index start = (rows[at(a)].front() + 1) / lanes * lanes;
+                std::fill(sums.data() + start * d_, sums.data() + padded_ * d_, 0.0);
+                for (const Index i : rows[at(a)])
+                    for_row(i, y, from, [&](Index j, const PairRun& run) {
+                        double* const sum = sums.data() + j * d_;
+                        if (j > i) return sweeps().run_add(run, share[at(i)], sum);
+                        std::copy_n(sum, size, kept.data());
+                        sweeps().run_add(run, share[at(i)], sum);
+                        for (Index k = 0; k < d_; ++k)  // lanes that are no pairs
+                            std::copy_n(kept.data() + k * lanes, i + 1 - j, sum + k * lanes);
+                    });
+                for (Index j = rows[at(a)].front() + 1; j < m_; ++j)
+                    spread(j, sums.data() + j / lanes * size + j % lanes);
             }
             for_row(a, z, to, [&](Index j, const PairRun& run) {
                 T* const pairs = z + (static_cast<const T*>(run.y) - z);

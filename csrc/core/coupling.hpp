@@ -90,9 +90,9 @@ class Coupling {
     // Threads for the passes over all edges; the pool must outlive its use here. The bits do not depend on
     // it.
     virtual void use(ThreadPool* pool) { pool_ = pool; }
-    // Back to a float32 state where one was asked for and its range is enough for this lam: finishing and
-    // repairs leave a float64 state behind.
-    virtual void settle(double lam) { static_cast<void>(lam); }
+    // Back to a float32 state where one was asked for, its range is enough for this lam and its digits are
+    // enough (not `fine`): finishing and repairs leave a float64 state behind.
+    virtual void settle(double /*lam*/, bool /*fine*/) {}
 
     // Sets the state y aside, and exchanges it with the one set aside.
     virtual void keep_state() {

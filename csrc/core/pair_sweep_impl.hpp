@@ -176,9 +176,9 @@ inline void relax_large(Index d, S* y, const A* xi, const A* xj, const RelaxFact
 
 // The duals of one block and what else a check asks, of the state as it is stored; in float64.
 template <int D, class S, class P>
-inline void check_block(Index features, const S* y, const double* xi, const double* xj,
-                        const BlockWeights<P>& w, double* row_g, double* column_g, PairTold<P>& told,
-                        bool whole) {
+[[gnu::always_inline]] inline void check_block(Index features, const S* y, const double* xi, const double* xj,
+                                               const BlockWeights<P>& w, double* row_g, double* column_g,
+                                               PairTold<P>& told, bool whole) {
     constexpr Index L = P::kParts * P::kWidth;
     const Index d = D > 0 ? D : features;
     P squared = zero<P>(), apart = zero<P>(), cross = zero<P>();

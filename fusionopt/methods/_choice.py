@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusionopt import _checks
-from fusionopt.estimate import chooses_storage_free
+from fusionopt.estimate import chooses_storage_free, default_dtype
 from fusionopt.losses import Logistic, Poisson, Softmax, SquaredDistance
 from fusionopt.losses.base import QuadraticNodeLoss
 from fusionopt.methods._monitor import Monitor
@@ -57,7 +57,7 @@ def default_settings(problem: FusionProblem) -> Settings:
     """The settings of the best certified method for a problem."""
     if isinstance(problem.penalty, SmoothedScad):
         return FpfcSettings(local_steps=None, max_iter=AdmmSettings.max_iter, nu=problem.penalty.xi)
-    return DcSettings() if _steps_down(problem.penalty) else AdmmSettings()
+    return DcSettings() if _steps_down(problem.penalty) else AdmmSettings(dtype=default_dtype(problem))
 
 
 def _steps_down(penalty: Penalty) -> bool:
