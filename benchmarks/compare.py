@@ -353,6 +353,7 @@ def published(table: Table) -> None:
         for n in (100, 200, 500, 1000):
             judge = Judge(problems.gauss(n, level), table)
             if judge.fusionopt():
+                judge.narrow()
                 judge.numpy()
                 if n <= 200:
                     judge.clarabel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,7 @@ def lambda_max(problem: FusionProblem) -> float:
     Raises
     ------
     InvalidArgumentError
-        A penalty that is not convex.
+        A penalty that is not convex; a weight so small that lambda_max lies beyond float64.
     InvalidTypeError
         A loss or penalty that the engine does not solve.
 
@@ -109,7 +110,7 @@ def lambda_max_bounds(problem: FusionProblem) -> tuple[float, float]:
     Raises
     ------
     InvalidArgumentError
-        A penalty that is not convex.
+        A penalty that is not convex; a weight so small that lambda_max lies beyond float64.
     InvalidTypeError
         A loss or penalty that the engine does not solve.
 
@@ -134,14 +135,17 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
             got=type(problem.penalty).__name__,
             wanted="a convex penalty",
         )
+    graph = problem.graph
+    if not graph.is_complete and graph.n_edges and graph.weights.min() < np.finfo(np.float64).tiny:
+        _refuse_weights(graph)  # subnormal: its digits are lost
     if isinstance(problem.penalty, SquaredL2):
         _, force = _at_rest(problem)
-        return (math.inf, math.inf) if force.any() and problem.graph.n_edges else (0.0, 0.0)
+        return (math.inf, math.inf) if force.any() and graph.n_edges else (0.0, 0.0)
     if isinstance(problem.penalty, L1Norm) and problem.n_features > 1:
         # Every coordinate is a problem of its own: flows along the edges and their intervals do not mix.
         each = [bracket_lambda_max(one, interrupt) for one in _coordinates(problem)]
         return max(low for low, _ in each), max(high for _, high in each)
-    one_line = problem.n_features == 1 and problem.graph.node_weights is None
+    one_line = problem.n_features == 1 and graph.node_weights is None
     if implicit.stores_too_much(problem) and pairs_need_no_storage(problem) and not one_line:
         return _without_pairs(problem, interrupt)
     return _with_pairs(replace(problem, loss=_at_rest(problem)[0]), interrupt)[:2]
@@ -411,7 +415,22 @@ def _ratios(engine: Engine, z: FloatArray, force: FloatArray, labels: IntArray) 
     """<force, z> / sum w ||z_i - z_j|| of each component: lower bounds of its lambda_max."""
     penalties = engine.component_penalties(z)
     products = np.bincount(labels, (force * z).sum(axis=1), minlength=len(penalties))
-    return np.divide(products, penalties, out=np.zeros_like(products), where=penalties > 0)
+    with np.errstate(over="ignore"):
+        ratios = np.divide(products, penalties, out=np.zeros_like(products), where=penalties > 0)
+    if np.isinf(ratios).any():
+        _refuse_weights(engine.problem.graph)
+    return ratios
+
+
+def _refuse_weights(graph: Graph) -> NoReturn:
+    least = graph.weights[graph.weights > 0].min() if not graph.is_complete else graph.weight
+    _checks.refuse(
+        f"lambda_max grows as 1 / weight and lies beyond float64 here: the smallest weight is {least:g}; leave such edges "
+        "out, or scale the weights.",
+        argument="problem.graph",
+        got=f"a weight of {least:g}",
+        wanted="weights that lambda_max can be divided by",
+    )
 
 
 def _one_dimension(force: FloatArray, weight: float) -> float:

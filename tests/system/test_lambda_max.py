@@ -235,3 +235,11 @@ def test_singular_regressions_are_as_easy_as_distances() -> None:
     forces = (response - design[:, 0] @ pooled[:, None]) * design[:, 0]
     # On a chain the flow is unique: partial sums of the forces.
     oracles.assert_close(high, np.linalg.norm(np.cumsum(forces, axis=0)[:-1], axis=1).max(), rtol=2e-9)
+
+
+@pytest.mark.parametrize("weight", [5e-324, 1e-310, 1e-305])
+def test_a_weight_that_takes_it_out_of_float64_is_refused(weight: float) -> None:
+    graph = fusionopt.Graph.from_edges(3, [[0, 1], [1, 2]], [1.0, weight])
+    problem = fusionopt.FusionProblem(fusionopt.SquaredDistance([0.0, 1.0, 1e6]), graph)
+    with pytest.raises(fusionopt.InvalidArgumentError, match="beyond float64 here: the smallest weight is"):
+        fusionopt.lambda_max(problem)
