@@ -425,8 +425,8 @@ def _ratios(engine: Engine, z: FloatArray, force: FloatArray, labels: IntArray) 
 def _refuse_weights(graph: Graph) -> NoReturn:
     least = graph.weights[graph.weights > 0].min() if not graph.is_complete else graph.weight
     _checks.refuse(
-        f"lambda_max grows as 1 / weight and lies beyond float64 here: the smallest weight is {least:g}; leave such edges "
-        "out, or scale the weights.",
+        f"lambda_max grows as 1 / weight and lies beyond float64 here: the smallest weight is {least:g}; leave such "
+        "edges out, or scale the weights.",
         argument="problem.graph",
         got=f"a weight of {least:g}",
         wanted="weights that lambda_max can be divided by",
