@@ -22,6 +22,10 @@ constexpr Index kEarlyChecks = 3;
 constexpr double kEasy = 0.01;
 // A relative gap sharper than what was asked for and than this is sought in float64.
 constexpr double kFine = 1e-9;
+// Edge lists, next lam of a path: rho is nearly right, and after a whole change the gap needs 30 sweeps to
+// come back to where it was. It goes this share of the way, in logarithms, from this sweep on.
+constexpr double kWarmShare = 0.5;
+constexpr Index kWarmAdapt = 10;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -83,6 +87,7 @@ bool Admm::run(Index iterations) {
     unproject();
     moved_from_ = moved;
     known_ = false;
+    finished_.clear();  // of the duals before
     // Next to the lam of a merger the partition hangs on digits that float32 does not have.
     coupling_->settle(lam_, tightening_ < 1.0 && tightening_ * options_.eps_rel < kFine);
     for (Index k = 0; k < iterations; ++k) {
@@ -312,8 +317,10 @@ void Admm::adapt_edges() {
         }
     }
     const double dual = size > 0.0 ? std::sqrt(residual / size) : 0.0;
+    const double share = warm_ ? kWarmShare : 1.0;
     double factor = primal > 0.0 && dual > 0.0 ? std::clamp(std::sqrt(primal / dual), 0.2, 5.0) : 1.0;
-    coupling_->spread_rho(step(0.0), kClip);
+    factor = std::pow(factor, share);
+    coupling_->spread_rho(step(0.0), kClip, share);
     rho_ *= factor;
     stretch_ = factor;
     sweep(0.0, false);
@@ -369,7 +376,7 @@ void Admm::restart() {
     first_check_ = kEarlyChecks;
     since_start_ = 0;
     n_adapted_ = 0;
-    next_adapt_ = 20;
+    next_adapt_ = kWarmAdapt;
     tightening_ = 1.0;
     sweep_work_ = 0.0;
     settled_ = false;

@@ -43,7 +43,7 @@ bool Admm::aggregate() {
     const Vector centres = restricted(x_);
     inner_ = std::make_unique<Admm>(std::move(loss), std::move(part), lam_, options_);
     inner_->warm_start(centres);
-    if (!(options_.rho > 0.0) && inner_->coupling_->spread_rho(inner_->step(0.0), kClip)) {
+    if (!(options_.rho > 0.0) && inner_->coupling_->spread_rho(inner_->step(0.0), kClip, 1.0)) {
         inner_->sweep(0.0, false);
         inner_->coupling_->set_rho(inner_->loss_, inner_->rho_);
     }

@@ -290,7 +290,7 @@ class CompleteCoupling final : public Coupling {
         return 0;
     }
 
-    bool spread_rho(const StepParameters&, double) override { return false; }
+    bool spread_rho(const StepParameters&, double, double) override { return false; }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
         Buffer blocks(padded_ * d_), copies(padded_), weights(padded_);

@@ -57,8 +57,9 @@ class Coupling {
     virtual double solve_x(const QuadraticLoss& loss, const Vector& b, Vector& x) = 0;
     // From the nodes' own minimisers x.
     virtual double start_rho(const QuadraticLoss& loss, double lam, const Vector& x) const = 0;
-    // Per-edge rho from the state (edge lists only): returns false where there is nothing to spread.
-    virtual bool spread_rho(const StepParameters& step, double clip) = 0;
+    // Per-edge rho from the state (edge lists only), which goes this share of the way, in logarithms: returns
+    // false where there is nothing to spread.
+    virtual bool spread_rho(const StepParameters& step, double clip, double share) = 0;
     // Relative primal residual ||Bx - theta|| / max(||Bx||, ||theta||).
     virtual double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const = 0;
 

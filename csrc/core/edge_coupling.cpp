@@ -266,7 +266,7 @@ class EdgeCoupling final : public Coupling {
     // rho_e ~ lam / ||theta_e|| around its geometric mean: an edge of length theta wants a penalty that moves
     // its dual by lam over that length. Fused edges want the stiffest. The state is re-scaled in the next
     // sweep.
-    bool spread_rho(const StepParameters& step, double clip) override {
+    bool spread_rho(const StepParameters& step, double clip, double share) override {
         double logs = 0.0;
         Index open = 0;
         for_each_norm([&](Index e, double n) {
@@ -282,6 +282,7 @@ class EdgeCoupling final : public Coupling {
             if (n > step.lam)
                 wanted = std::exp(std::log(step.lam * step.rho * rho_[e] / (n - step.lam)) - centre);
             wanted = std::clamp(wanted, 1.0 / clip, clip);
+            wanted = rho_[e] * std::pow(wanted / rho_[e], share);
             stretch_[e] = wanted / rho_[e];
             rho_[e] = wanted;
         });

@@ -49,7 +49,7 @@ class SeparableCoupling final : public Coupling {
         return whole_->start_rho(loss, lam, x);
     }
     // One rho for all coordinates of an edge, as the x-step has it.
-    bool spread_rho(const StepParameters&, double) override { return false; }
+    bool spread_rho(const StepParameters&, double, double) override { return false; }
 
     double primal_residual(const StepParameters& step, const Vector& x, double* absolute) const override {
         // Over all coordinates together: one that is fused altogether has nothing to measure its residual by.

@@ -144,6 +144,24 @@ TEST(a_warm_start_at_the_solution_ends_at_once) {
     CHECK_NEAR(largest_difference(first.x(), second.x()), 0.0, 1e-9);
 }
 
+// A finished point is that of the duals of its time: once the iteration has gone on, the point is its own.
+TEST(the_iteration_leaves_a_finished_point_behind) {
+    const Index m = 60, d = 2;
+    const Edges edges = sparse(m, 3);
+    const QuadraticLoss loss = distance_loss(m, d, normal(at(m * d), 4), ones(m));
+    AdmmOptions options;
+    options.eps_rel = 1e-12;
+    Admm admm(loss, listed(m, d, edges), 0.05, options), other(loss, listed(m, d, edges), 0.05, options);
+    admm.run(10);
+    CHECK(admm.finish(0.5).n_clusters > 0);
+    const Vector before = admm.x();
+    admm.run(1);
+    const Certificate own = admm.certify(admm.x());
+    other.run(11);
+    CHECK(largest_difference(admm.x(), before) > 0.0);
+    CHECK(own.gap <= 2.0 * other.certify(other.x()).gap);
+}
+
 TEST(one_node_and_no_edges_keep_their_targets) {
     Admm one(distance_loss(1, 2, {3.0, -1.0}, ones(1)), complete(1, 2, 1.0, ones(1)), 1.0, {});
     solve(one);
