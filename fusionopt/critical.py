@@ -136,8 +136,6 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
             wanted="a convex penalty",
         )
     graph = problem.graph
-    if not graph.is_complete and graph.n_edges and graph.weights.min() < np.finfo(np.float64).tiny:
-        _refuse_weights(graph)  # subnormal: its digits are lost
     if isinstance(problem.penalty, SquaredL2):
         _, force = _at_rest(problem)
         return (math.inf, math.inf) if force.any() and graph.n_edges else (0.0, 0.0)

