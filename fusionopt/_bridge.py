@@ -245,7 +245,7 @@ class Engine:
         r = graph.node_weights
         least = graph.weight if r is None else graph.weight * float(r[r > 0].min()) ** 2
         force = float(np.linalg.norm(self._linear, axis=1).sum()) * self._h * self._s
-        return min(lam, _CAP * force / least)
+        return min(lam, _CAP * force / least) if least > 0 else lam
 
     def _scaled_lam(self, lam: float) -> float:
         return self._capped_lam(lam) * self._u / (self._h * self._s)
@@ -356,7 +356,7 @@ class Engine:
             return _core.Admm.edges(
                 *self._core_loss()[0], self._scaled_lam(problem.lam), tail, head, weights, **options
             )
-        _checks.check_memory("The pair duals of the complete graph", pair_bytes(m, d, settings.dtype))
+        _checks.check_memory("The pair duals of the complete graph", pair_bytes(m, d))
         r = np.ones(m) if graph.node_weights is None else graph.node_weights / graph.node_weights.max()
         loss, null = self._core_loss()
         quadratic = (*loss, self._scaled_lam(problem.lam))
@@ -390,6 +390,11 @@ class Engine:
     @property
     def n_iter(self) -> int:
         return self._past_iterations + (0 if self._core is None else int(self._core.n_iter))
+
+    @property
+    def narrow(self) -> bool:
+        """The pairs are kept in float32, as far as its range and digits serve."""
+        return self._core is not None and bool(self._core.narrow)
 
     def set_lam(self, lam: float) -> None:
         """Move to another lam, keeping the state."""

@@ -139,6 +139,14 @@ def bracket_lambda_max(problem: FusionProblem, interrupt: Interrupt | None = Non
     if isinstance(problem.penalty, SquaredL2):
         _, force = _at_rest(problem)
         return (math.inf, math.inf) if force.any() and graph.n_edges else (0.0, 0.0)
+    low, high = _bracket(problem, interrupt)
+    if math.isinf(high):
+        _refuse_weights(graph)
+    return low, high
+
+
+def _bracket(problem: FusionProblem, interrupt: Interrupt | None) -> tuple[float, float]:
+    graph = problem.graph
     if isinstance(problem.penalty, L1Norm) and problem.n_features > 1:
         # Every coordinate is a problem of its own: flows along the edges and their intervals do not mix.
         each = [bracket_lambda_max(one, interrupt) for one in _coordinates(problem)]
@@ -421,10 +429,14 @@ def _ratios(engine: Engine, z: FloatArray, force: FloatArray, labels: IntArray) 
 
 
 def _refuse_weights(graph: Graph) -> NoReturn:
-    least = graph.weights[graph.weights > 0].min() if not graph.is_complete else graph.weight
+    least = graph.weight
+    if not graph.is_complete:
+        least = float(graph.weights.min())
+    elif graph.node_weights is not None:
+        least *= float(graph.node_weights[graph.node_weights > 0].min()) ** 2
     _checks.refuse(
-        f"lambda_max grows as 1 / weight and lies beyond float64 here: the smallest weight is {least:g}; leave such "
-        "edges out, or scale the weights.",
+        f"lambda_max grows as 1 / weight and lies beyond float64 here: the smallest weight is {least:g}; make weights "
+        "0 where they are meant to be, or scale them.",
         argument="problem.graph",
         got=f"a weight of {least:g}",
         wanted="weights that lambda_max can be divided by",
@@ -435,4 +447,5 @@ def _one_dimension(force: FloatArray, weight: float) -> float:
     """max_k |sum of the k smallest| / (W k (n - k)): the cut that holds out longest."""
     n = len(force)
     k = np.arange(1, n)
-    return float((np.abs(np.cumsum(np.sort(force))[:-1]) / (k * (n - k))).max() / weight)
+    with np.errstate(over="ignore"):
+        return float((np.abs(np.cumsum(np.sort(force))[:-1]) / (k * (n - k))).max() / weight)

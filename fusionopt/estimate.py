@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STORAGE_FREE_FROM = 4000
 """Nodes of a complete graph from which passes that store no pair are faster than the stored sweep."""
 _NEAREST = 2.0**20
-"""Bytes of pair duals that the nearest caches hold."""
+"""Bytes below which the pair duals lie in the nearest caches."""
 _SPREAD = 1e6
 """Widest ratio of node weights that the storage-free method takes."""
 
@@ -56,13 +56,13 @@ class Estimate:
         return self.memory_bytes <= self.limit_bytes
 
 
-def pair_bytes(n_nodes: int, n_features: int, dtype: str) -> float:
+def pair_bytes(n_nodes: int, n_features: int) -> float:
     """Bytes of the stored pair duals of a complete graph while a partition is finished.
 
-    The state and the one set aside, m (m + 24) / 2 pairs with padding: 16 bytes a number in float64; 4 + 8 in
-    float32, where finishing works in float64.
+    The state and the one set aside, m (m + 24) / 2 pairs with padding, 16 bytes a number; a float32 state is half as
+    large, but finishing, and gaps beyond its digits, work in float64.
     """
-    return n_nodes * (n_nodes + 24) / 2 * n_features * (12 if dtype == "float32" else 16)
+    return n_nodes * (n_nodes + 24) / 2 * n_features * 16.0
 
 
 def edge_bytes(n_nodes: int, n_edges: int, n_features: int, n_threads: int) -> float:
@@ -87,13 +87,16 @@ def default_dtype(problem: FusionProblem) -> str:
     """Type of the dual state where no settings are given.
 
     Sweeps of stored pairs wait for memory, and in float32 a state is half as large; the certificate is float64 from
-    either. Small states, other losses and other graphs gain nothing.
+    either. Small states, other losses and other graphs gain nothing; nodes of different weights may need the digits.
     """
     narrow = (
         problem.graph.is_complete
         and isinstance(problem.penalty, L2Norm)
         and isinstance(problem.loss, SquaredDistance)
-        and pair_bytes(problem.n_nodes, problem.n_features, "float64") > _NEAREST
+        and problem.graph.node_weights is None
+        and not problem.loss.has_missing
+        and bool((problem.loss.sample_weight == problem.loss.sample_weight[0]).all())
+        and pair_bytes(problem.n_nodes, problem.n_features) > _NEAREST
     )
     return "float32" if narrow else Settings.dtype
 
@@ -106,7 +109,7 @@ def chooses_storage_free(problem: FusionProblem, settings: Settings) -> bool:
         or not pairs_need_no_storage(problem)
     ):
         return False
-    stored = pair_bytes(problem.n_nodes, problem.n_features, settings.dtype)
+    stored = pair_bytes(problem.n_nodes, problem.n_features)
     return problem.n_nodes >= STORAGE_FREE_FROM or stored > _checks.memory_limit()
 
 
@@ -124,4 +127,4 @@ def estimate(problem: FusionProblem, settings: Settings) -> Estimate:
         seconds = _FREE_PASSES * _FREE * float(m) ** 2 * (d + 1)
         return Estimate("storage-free Newton-CG on the complete graph", 8.0 * 60 * m * d, limit, seconds)
     seconds = _PAIR_PASSES * m * (m - 1) / 2 * (_PAIR[0] * d + _PAIR[1])
-    return Estimate("ADMM on stored pairs", pair_bytes(m, d, settings.dtype), limit, seconds)
+    return Estimate("ADMM on stored pairs", pair_bytes(m, d), limit, seconds)

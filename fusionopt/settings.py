@@ -29,9 +29,9 @@ class Settings:
     n_threads : int >= 1
         Threads; the answer has the same bits for any number of them. Small problems use one.
     dtype : "float64" | "float32"
-        Type of the dual state between two checks, where a method has both forms; float32 halves its memory. Whatever
-        a certificate is made of is float64. Without settings `solve` takes float32 for `SquaredDistance` with the l2
-        penalty on a complete graph, unless that is small.
+        Type of the dual state between two checks, where a method has both forms; a sweep then moves half the memory.
+        Finishing, gaps beyond the digits of float32 and whatever a certificate is made of are float64. Without settings
+        float32 serves `SquaredDistance` with the l2 penalty and equal weights on a complete graph that is not small.
     random_state : int >= 0, or None
         Seed of the parts that draw random numbers; this method draws none.
     verbose : bool

@@ -267,6 +267,7 @@ void register_admm(py::module_& module) {
         .def("finishing_work", &Admm::finishing_work)
         .def("primal_residual", &Admm::primal_residual)
         .def_property_readonly("aggregated", &Admm::aggregated)
+        .def_property_readonly("narrow", &Admm::narrow)
         .def_property_readonly("n_swept", &Admm::n_swept)
         .def_property_readonly("n_between", &Admm::n_between)
         .def("n_fused", &Admm::n_fused, py::call_guard<py::gil_scoped_release>())

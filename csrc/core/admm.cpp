@@ -22,10 +22,13 @@ constexpr Index kEarlyChecks = 3;
 constexpr double kEasy = 0.01;
 // A relative gap sharper than what was asked for and than this is sought in float64.
 constexpr double kFine = 1e-9;
+// So is a gap that has not come down by this factor in so many checks.
+constexpr double kFalls = 0.5;
+constexpr Index kStale = 10;
 // Edge lists, next lam of a path: rho is nearly right, and after a whole change the gap needs 30 sweeps to
 // come back to where it was. It goes this share of the way, in logarithms, from this sweep on.
 constexpr double kWarmShare = 0.5;
-constexpr Index kWarmAdapt = 10;
+constexpr Index kWarmAdapt = 10, kFirstAdapt = 20;
 
 std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 
@@ -88,8 +91,10 @@ bool Admm::run(Index iterations) {
     moved_from_ = moved;
     known_ = false;
     finished_.clear();  // of the duals before
-    // Next to the lam of a merger the partition hangs on digits that float32 does not have.
-    coupling_->settle(lam_, tightening_ < 1.0 && tightening_ * options_.eps_rel < kFine);
+    // Next to the lam of a merger the partition hangs on digits that float32 does not have, and nodes of very
+    // different weights may need them for the gap.
+    fine_ = fine_ || (tightening_ < 1.0 && tightening_ * options_.eps_rel <= kFine);
+    coupling_->settle(lam_, moved_from_, fine_);
     for (Index k = 0; k < iterations; ++k) {
         const bool first = warm_ && since_start_ + 1 == opening_ && !coupling_->complete(),
                    early = warm_ && since_start_ + 1 >= first_check_ && since_start_ < kEarlyChecks &&
@@ -277,6 +282,9 @@ bool Admm::check() {
     }
     if (last_.met || due_to_finish) return true;
     if (coupling_->complete()) {
+        stale_ = last_.gap < kFalls * lowest_ ? 0 : stale_ + 1;
+        if (stale_ == 0) lowest_ = last_.gap;
+        fine_ = fine_ || stale_ >= kStale;
         const bool due = since_start_ % (since_start_ <= 100 ? check_every_ : 5 * check_every_) == 0;
         if (due && n_adapted_ < kMaxAdaptations) {
             adapt_complete(own, lam_ * penalty_ - own.product);
@@ -317,10 +325,9 @@ void Admm::adapt_edges() {
         }
     }
     const double dual = size > 0.0 ? std::sqrt(residual / size) : 0.0;
-    const double share = warm_ ? kWarmShare : 1.0;
     double factor = primal > 0.0 && dual > 0.0 ? std::clamp(std::sqrt(primal / dual), 0.2, 5.0) : 1.0;
-    factor = std::pow(factor, share);
-    coupling_->spread_rho(step(0.0), kClip, share);
+    factor = std::pow(factor, rho_share_);
+    coupling_->spread_rho(step(0.0), kClip, rho_share_);
     rho_ *= factor;
     stretch_ = factor;
     sweep(0.0, false);
@@ -368,7 +375,7 @@ double Admm::primal_residual() {
 }
 
 // The loop's counters and the x-step of the present state, after the problem has changed.
-void Admm::restart() {
+void Admm::restart(bool along_path) {
     finished_.clear();
     best_ = {};
     n_fused_ = 0;
@@ -376,10 +383,13 @@ void Admm::restart() {
     first_check_ = kEarlyChecks;
     since_start_ = 0;
     n_adapted_ = 0;
-    next_adapt_ = kWarmAdapt;
+    next_adapt_ = along_path ? kWarmAdapt : kFirstAdapt;
+    rho_share_ = along_path ? kWarmShare : 1.0;
     tightening_ = 1.0;
     sweep_work_ = 0.0;
-    settled_ = false;
+    settled_ = fine_ = false;
+    lowest_ = kInfinity;
+    stale_ = 0;
     if (inner_) return;
     for (std::size_t a = 0; a < rhs_.size(); ++a) rhs_[a] = loss_.linear[a] + s_[a];
     coupling_->solve_x(loss_, rhs_, x_);
@@ -388,7 +398,7 @@ void Admm::restart() {
 void Admm::set_lam(double lam) {
     if (inner_ && !aggregated() && move_inner(lam)) {
         lam_ = lam;
-        return restart();
+        return restart(true);
     }
     expand();
     growth_ = lam / lam_;
@@ -401,7 +411,7 @@ void Admm::set_lam(double lam) {
     }
     if (growth_ > 1.0 && aggregate()) return;
     known_ = false;
-    restart();
+    restart(true);
     if (coupling_->has_parts() && !loss_.singular) first_check_ = 1;
 }
 

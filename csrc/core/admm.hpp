@@ -74,6 +74,7 @@ class Admm {
     // Whether an edge list's iteration runs on the clusters of the lam before (aggregation.cpp): then last()
     // tells of the problem between them, whose dual value bounds that one only.
     bool aggregated() const { return inner_ && !coupling_->complete(); }
+    bool narrow() const { return coupling_->narrow(); }
     Index n_between() const { return n_between_; }
     // Nodes and edges of the problem that the iteration runs on.
     Index n_groups() const { return inner_ ? inner_->n_groups() : loss_.n_nodes; }
@@ -177,7 +178,7 @@ class Admm {
     bool within(const Certificate& c) const;
     void adapt_complete(const QuadraticLoss::Value& value, double slack);
     void adapt_edges();
-    void restart();
+    void restart(bool along_path = false);
     double repair(double& work, double budget, bool patient);
     bool large() const;
     bool nearly(const FinishedPartition& partition) const;
@@ -199,6 +200,7 @@ class Admm {
     double lam_ = 0.0, rho_ = 1.0, first_rho_ = 1.0, stretch_ = 1.0, tightening_ = 1.0;
     Index n_iter_ = 0, since_start_ = 0, first_check_ = 0, check_every_ = 5, opening_ = 5, next_adapt_ = 20,
           n_adapted_ = 0;
+    double rho_share_ = 1.0;   // of the way to the rho that is wanted
     double sweep_work_ = 0.0;  // edges visited at this lam
     Vector x_, finished_, fused_, s_, g_, rhs_, phi_, sums_, node_, worst_;
     double penalty_ = 0.0;
@@ -208,10 +210,13 @@ class Admm {
     double moved_from_ = 0.0;             // the radius that the state still keeps its distance from, or 0
     Coupling::Sums told_;                 // of the last check
     bool warm_ = false;                   // this lam was started from the state of another
-    bool known_ = false;    // labels_ and means of x_ are the last lam's solution, as duals (nearly) prove
-    bool settled_ = false;  // best_ is what a proof on the whole graph nearly succeeded for
-    double growth_ = 1.0;   // lam in units of the one before
-    Index n_between_ = 0;   // iterations at this lam between the clusters of the one before
+    bool known_ = false;  // labels_ and means of x_ are the last lam's solution, as duals (nearly) prove
+    bool fine_ = false;   // float32 has not the digits for this lam
+    double lowest_ = std::numeric_limits<double>::infinity();  // gap, and the checks since it fell
+    Index stale_ = 0;
+    bool settled_ = false;          // best_ is what a proof on the whole graph nearly succeeded for
+    double growth_ = 1.0;           // lam in units of the one before
+    Index n_between_ = 0;           // iterations at this lam between the clusters of the one before
     Index skip_ = 0, skipped_ = 0;  // larger lams to be started without aggregation, and those that were
     bool projected_ =
         false;  // certify() has put its corrected duals in the place of the state, which is set aside

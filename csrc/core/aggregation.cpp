@@ -47,9 +47,9 @@ bool Admm::aggregate() {
         inner_->sweep(0.0, false);
         inner_->coupling_->set_rho(inner_->loss_, inner_->rho_);
     }
-    inner_->restart();
+    inner_->restart(true);
     inner_->opening_ = opening_;
-    restart();
+    restart(true);
     tightening_ = kSharper;
     return true;
 }
@@ -97,7 +97,7 @@ FinishReport Admm::finish_aggregated(double share) {
         return report;
     }
     // The iteration goes on from here.
-    restart();
+    restart(true);
     settled_ = near;
     known_ = false;
     if (near) best_ = std::move(best);

@@ -189,19 +189,25 @@ class CompleteCoupling final : public Coupling {
         return out;
     }
 
-    void settle(double lam, bool fine) override {
+    void settle(double lam, double before, bool fine) override {
         if (!wants_narrow_) return;
         // Squares of the state must stay far inside float32.
-        const bool fits = !fine && lam > kNarrowRange && lam < 1.0 / kNarrowRange;
-        if (fits != is_narrow_) {
-            if (is_narrow_)
+        const auto fits = [](double radius) { return radius > kNarrowRange && radius < 1.0 / kNarrowRange; };
+        const bool narrow = !fine && fits(lam) && (before == 0.0 || fits(before));
+        if (narrow != is_narrow_) {
+            if (is_narrow_) {
                 widen();
-            else
+            } else {
+                if (narrow_.size() == 0) narrow_ = BufferOf<float>(narrow_layout_.size());
                 copy_state(y_.data(), wide_layout_, narrow_.data(), narrow_layout_);
-            is_narrow_ = fits;
+            }
+            is_narrow_ = narrow;
         }
         kept_narrow_ = false;
-        if (!is_narrow_) return;
+        if (!is_narrow_) {
+            narrow_ = BufferOf<float>();
+            return;
+        }
         y_ = Buffer();
         kept_ = Buffer();
     }
@@ -225,6 +231,7 @@ class CompleteCoupling final : public Coupling {
         if (narrow && !wants_narrow_)
             throw std::invalid_argument("the saved state is in float32, this one is not");
         if (narrow) {
+            if (narrow_.size() == 0) narrow_ = BufferOf<float>(narrow_layout_.size());
             Vector numbers(narrow_.data(), narrow_.data() + narrow_.size());
             stream.pass(numbers);
             for (Index k = 0; k < narrow_.size(); ++k) narrow_[k] = static_cast<float>(numbers[at(k)]);
@@ -400,6 +407,7 @@ class CompleteCoupling final : public Coupling {
             }
         auto out = std::make_unique<CompleteCoupling>(n_groups, d_, weight_, r, common_null_,
                                                       wants_narrow_ && !exact);
+        out->settle(1.0, 0.0, !is_narrow_);
         out->copies_.assign(at(n_groups), 0.0);
         for (Index i = 0; i < m_; ++i)
             if (labels[at(i)] >= 0) out->copies_[at(labels[at(i)])] += copies_.empty() ? 1.0 : copies_[at(i)];
@@ -439,6 +447,7 @@ class CompleteCoupling final : public Coupling {
     void release() override {
         y_ = Buffer();
         kept_ = Buffer();
+        narrow_ = BufferOf<float>();
         is_narrow_ = kept_narrow_ = false;
     }
 
@@ -478,6 +487,7 @@ class CompleteCoupling final : public Coupling {
     Index n_edges() const override { return m_ * (m_ - 1) / 2; }
     double chain() const override { return 1.125 * static_cast<double>(m_) + static_cast<double>(d_) + 64.0; }
     bool complete() const override { return true; }
+    bool narrow() const override { return wants_narrow_; }
 
   private:
     static double square(double value) { return value * value; }
@@ -574,7 +584,7 @@ class CompleteCoupling final : public Coupling {
                     spread(j, sums.data() + j / lanes * size + j % lanes);
             }
             for_row(a, z, to, [&](Index j, const PairRun& run) {
-                T* const pairs = z + (static_cast<const T*>(run.y) - z);
+                T* const pairs = z + (static_cast<const T*>(run.y) - z);  // the run, to be written
                 for (Index k = 0; k < run.size() * d_; ++k) pairs[k] += static_cast<T>(means[j * d_ + k]);
             });
         }

@@ -236,6 +236,7 @@ bool Admm::contract(bool any, Index checks) {
     inner->sweep(0.0, false);
     inner->restart();
     inner->warm_ = false;
+    inner->fine_ = fine_;
     inner_ = std::move(inner);
     coupling_->release();
     n_fused_ = 0;

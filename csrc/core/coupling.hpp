@@ -91,9 +91,12 @@ class Coupling {
     // Threads for the passes over all edges; the pool must outlive its use here. The bits do not depend on
     // it.
     virtual void use(ThreadPool* pool) { pool_ = pool; }
-    // Back to a float32 state where one was asked for, its range is enough for this lam and its digits are
-    // enough (not `fine`): finishing and repairs leave a float64 state behind.
-    virtual void settle(double /*lam*/, bool /*fine*/) {}
+    // Back to a float32 state where one was asked for, its range is enough for this lam (and the one before,
+    // where the state is still to move; else 0) and its digits are enough (not `fine`): finishing and repairs
+    // leave a float64 state behind.
+    virtual void settle(double /*lam*/, double /*before*/, bool /*fine*/) {}
+    // A float32 state was asked for.
+    virtual bool narrow() const { return false; }
 
     // Sets the state y aside, and exchanges it with the one set aside.
     virtual void keep_state() {
@@ -119,7 +122,8 @@ class Coupling {
 
     // The graph between groups of nodes, whose weights are the groups' sums; and the way back, where every
     // edge between two groups gets their state. Complete graphs: with the mean of the state over the pairs of
-    // two groups, groups may be left out (label -1), and the part is float32 where this is, unless `exact`.
+    // two groups, groups may be left out (label -1), and the part's state is of the type that this one's is,
+    // unless `exact`.
     virtual std::unique_ptr<Coupling> part(const Labels&, Index /*n_groups*/, bool /*exact*/) const {
         return nullptr;
     }

@@ -282,7 +282,7 @@ class EdgeCoupling final : public Coupling {
             if (n > step.lam)
                 wanted = std::exp(std::log(step.lam * step.rho * rho_[e] / (n - step.lam)) - centre);
             wanted = std::clamp(wanted, 1.0 / clip, clip);
-            wanted = rho_[e] * std::pow(wanted / rho_[e], share);
+            if (share < 1.0) wanted = rho_[e] * std::pow(wanted / rho_[e], share);
             stretch_[e] = wanted / rho_[e];
             rho_[e] = wanted;
         });

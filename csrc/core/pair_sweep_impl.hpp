@@ -34,6 +34,7 @@ struct RelaxFactors {
         c1 = splat<P>(moves ? (1.0 - a) * (step.lam / old - 1.0) + a * step.lam / old
                             : (1.0 - a) * (1.0 - stretch) + a);
     }
+    // Only a sweep with duals moves.
     template <bool may_move>
     P keep(const P& squared) const {
         const P s = shrink_factor(squared, may_move ? before : radius), line = fma(s, c1, c0);

@@ -86,8 +86,8 @@ class SeparableCoupling final : public Coupling {
         whole_->use(pool);
         for (auto& part : parts_) part->use(pool);
     }
-    void settle(double lam, bool fine) override {
-        for (auto& part : parts_) part->settle(lam, fine);
+    void settle(double lam, double before, bool fine) override {
+        for (auto& part : parts_) part->settle(lam, before, fine);
     }
     void keep_state() override {
         for (auto& part : parts_) part->keep_state();

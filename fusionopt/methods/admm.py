@@ -190,7 +190,6 @@ def _run(engine: Engine, settings: AdmmSettings, monitor: Monitor, setup_time: f
             engine.n_between - first_between,
             effort.newton_steps,
             proven,
-            settings.dtype == "float32",
         ),
         n_iter=engine.n_iter - first,
         primal_residual=engine.primal_residual(),
@@ -359,11 +358,10 @@ def _message(
     n_between: int,
     newton_steps: int,
     proven: bool,
-    narrow: bool,
 ) -> str:
     graph = engine.problem.graph
     how = " of ADMM"
-    if graph.is_complete and narrow:
+    if engine.narrow:
         how += " on pairs in float32 (half the memory to move; the certificate is float64)"
     newton = f" and {newton_steps} Newton steps of the second stage" if newton_steps else ""
     if n_between:
@@ -379,9 +377,8 @@ def _message(
         if proven:
             parts.append("the duals prove the partition exact up to rounding")
     else:
-        parts = [
-            f"{stopped or 'the tolerance was not met'}: relative gap {rel_gap:.1e} after {n_iter} iterations{newton}"
-        ]
+        why = stopped or "the tolerance was not met"
+        parts = [f"{why}: relative gap {rel_gap:.1e} after {n_iter} iterations{how}{newton}"]
     if graph.n_components > 1:
         parts.append(f"{graph.n_components} components")
     if not engine.unique:

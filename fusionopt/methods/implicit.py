@@ -25,7 +25,7 @@ _MANY_BYTES = 2**30
 
 def stores_too_much(problem: FusionProblem) -> bool:
     """Whether keeping the pairs of a complete graph is not worth a search that is only needed once."""
-    stored = pair_bytes(problem.n_nodes, problem.n_features, "float64")
+    stored = pair_bytes(problem.n_nodes, problem.n_features)
     return problem.graph.is_complete and stored > min(_MANY_BYTES, _checks.memory_limit())
 
 
@@ -129,7 +129,7 @@ class ImplicitSession:
         steps = int(counts["newton_steps"])
         done = f"relative gap {rel_gap:.1e} after {steps} Newton steps ({passes:.0f} passes over all pairs)"
         begin = f"certified optimum: {done}" if status == "optimal" else f"{stopped}: {done}"
-        stored = pair_bytes(problem.n_nodes, problem.n_features, self._settings.dtype)
+        stored = pair_bytes(problem.n_nodes, problem.n_features)
         why = (
             f"storing the duals of {m * (m - 1) // 2} pairs would be slower"
             if stored <= _checks.memory_limit()

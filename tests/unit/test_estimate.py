@@ -44,7 +44,7 @@ def test_memory_and_time_grow_with_the_problem() -> None:
     narrow = FusionProblem(SquaredDistance(_points(1000)), lam=0.1).estimate(
         AdmmSettings(rho=1.0, dtype="float32")
     )
-    assert narrow.memory_bytes == 0.75 * large.memory_bytes
+    assert narrow.memory_bytes == large.memory_bytes  # finishing works in float64
     assert large.fits
 
 
