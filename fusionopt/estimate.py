@@ -91,6 +91,7 @@ def default_dtype(problem: FusionProblem) -> str:
     """
     narrow = (
         problem.graph.is_complete
+        and problem.n_nodes < STORAGE_FREE_FROM
         and isinstance(problem.penalty, L2Norm)
         and isinstance(problem.loss, SquaredDistance)
         and problem.graph.node_weights is None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fusionopt import _checks
-from fusionopt.estimate import Estimate, default_dtype, estimate
+from fusionopt.estimate import Estimate, estimate
 from fusionopt.graph import Graph
 from fusionopt.losses.base import NodeLoss
 from fusionopt.penalties.base import Penalty
@@ -184,7 +184,7 @@ class FusionProblem:
         Parameters
         ----------
         settings : Settings or None
-            Its n_threads, dtype and rho matter; None takes the defaults.
+            Its n_threads and rho matter; None takes the defaults.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class FusionProblem:
         >>> FusionProblem(SquaredDistance([0.0, 2.0, 5.0]), lam=0.1).estimate().method
         'ADMM on stored pairs'
         """
-        chosen = AdmmSettings(dtype=default_dtype(self)) if settings is None else settings
+        chosen = AdmmSettings() if settings is None else settings
         _checks.check_instance("settings", chosen, Settings, "for instance AdmmSettings(), or None")
         return estimate(self, chosen)
 

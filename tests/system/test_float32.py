@@ -24,6 +24,7 @@ def test_default_is_float32_for_equal_weights_on_large_complete_graphs() -> None
     assert default_dtype(plain) == "float32"
     for other in (
         FusionProblem(SquaredDistance(points[:100])),
+        FusionProblem(SquaredDistance(np.tile(points, (15, 1)))),  # no pair is stored
         FusionProblem(SquaredDistance(points, sample_weight=weights)),
         FusionProblem(SquaredDistance(points), Graph.complete(300, node_weights=weights)),
         FusionProblem(SquaredDistance(points), Graph.knn(points, 5)),

@@ -35,7 +35,7 @@ from fusionopt.errors import InvalidArgumentError
 # One check adds noise rows so far off that weights span 14 decades; its path need not be finished to conform.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_conventions(estimator: ConvexClustering, check: Any) -> None:
-    check(estimator)
+    assert check(estimator) is None  # it raises where a convention is broken
 
 
 def _blobs() -> tuple[np.ndarray, np.ndarray]:
